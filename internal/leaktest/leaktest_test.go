@@ -1,0 +1,56 @@
+package leaktest
+
+import (
+	"strings"
+	"testing"
+	"time"
+)
+
+func TestMain(m *testing.M) { Main(m) }
+
+// recorder is a testing.TB that keeps what Check reports.
+type recorder struct {
+	testing.TB
+	cleanup func()
+	errors  []any
+}
+
+func (r *recorder) Helper()           {}
+func (r *recorder) Cleanup(f func())  { r.cleanup = f }
+func (r *recorder) Error(args ...any) { r.errors = append(r.errors, args...) }
+func leak(stop <-chan struct{})       { <-stop }
+func waitUntil(t *testing.T, ok func() bool) {
+	t.Helper()
+	for range 1000 {
+		if ok() {
+			return
+		}
+		time.Sleep(time.Millisecond)
+	}
+	t.Fatal("it never happened")
+}
+
+func TestH13_GoroutineThatStaysIsReported(t *testing.T) {
+	stop := make(chan struct{})
+	go leak(stop)
+	left := wait(nil, 0)
+	if len(left) != 1 || !strings.Contains(report(left), "leaktest.leak") {
+		t.Errorf("left = %v, want the one goroutine in leak", left)
+	}
+	close(stop)
+	waitUntil(t, func() bool { return len(leaked(nil)) == 0 })
+}
+
+func TestH13_CheckSeesOnlyNewGoroutines(t *testing.T) {
+	stop, slow := make(chan struct{}), make(chan struct{})
+	defer close(stop)
+	go leak(stop) // older than Check
+	r := &recorder{TB: t}
+	Check(r)
+	go func() { leak(slow) }()
+	time.AfterFunc(50*time.Millisecond, func() { close(slow) })
+	r.cleanup()
+	if len(r.errors) != 0 {
+		t.Errorf("reported a goroutine that ended within the grace: %v", r.errors)
+	}
+}
