@@ -69,7 +69,7 @@ func (r *Record) closed() bool { // failed for good, whoever decided it
 // must remove the effects of r's ID: they belonged to an earlier life.
 func Claim(r, parent *Record, req *store.ClaimRequest, now time.Time) (c store.Claim, changed bool) {
 	effect := req.ID.Effect != ""
-	if effect && (parent == nil || parent.State != store.StateClaimed || parent.Token != req.Parent) {
+	if effect && (parent == nil || parent.Absent(now) || parent.State != store.StateClaimed || parent.Token != req.Parent) {
 		return store.Claim{Verdict: store.Refused, At: now}, false
 	}
 	if gone(r, parent, req.ID, now) {
