@@ -1,4 +1,3 @@
-// Package keyfn builds functions that derive a domain key from a message.
 package keyfn
 
 // Message is what a key function reads. Every adapter's message implements it.
