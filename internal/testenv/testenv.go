@@ -8,8 +8,10 @@ package testenv
 
 import (
 	"os"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 )
 
 // Names of the environment variables.
@@ -56,4 +58,19 @@ func Size(small, full int) int {
 		return full
 	}
 	return small
+}
+
+// seedVar holds the seed of a test run; SEED=... `make test` sets it.
+const seedVar = "SECONDRUN_SEED"
+
+// Seed returns the number that random choices of a test start from. The test
+// shows it when it fails, and the same SEED repeats it.
+func Seed(tb testing.TB) uint64 {
+	tb.Helper()
+	seed, err := strconv.ParseUint(os.Getenv(seedVar), 10, 64)
+	if err != nil {
+		seed = uint64(time.Now().UnixNano())
+	}
+	tb.Logf("seed %d (%s=%d repeats it)", seed, seedVar, seed)
+	return seed
 }
