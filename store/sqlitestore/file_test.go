@@ -253,3 +253,14 @@ func wal(t *testing.T, path string) []byte {
 	}
 	return b
 }
+
+// Full is what the name says on the connection that writes.
+func TestDurability(t *testing.T) {
+	for d, want := range map[Durability]int{Full: 2, Normal: 1} {
+		s := open(t, newPath(t), &Options{Durability: d})
+		var got int
+		if err := s.write.QueryRowContext(t.Context(), "PRAGMA synchronous").Scan(&got); err != nil || got != want {
+			t.Errorf("synchronous=%d, %v; want %d", got, err, want)
+		}
+	}
+}
