@@ -104,6 +104,9 @@ type check struct {
 func groups() []group {
 	return []group{
 		{"claims", claimChecks()},
+		{"settlements", settleChecks()},
+		{"retention", retentionChecks()},
+		{"effects", effectChecks()},
 	}
 }
 
