@@ -1,0 +1,221 @@
+package secondrun
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+// batcher collects concurrent calls of one store operation. An idle store is
+// called at once, in the caller's goroutine and with its items alone; what
+// arrives while the allowed number of calls is in flight travels together in
+// the next one. No timer is involved: a batch grows exactly as large as the
+// store is slow.
+//
+// Calls run on a context that is detached from the callers', since an item
+// that was sent may have been applied: a caller that leaves early does not
+// take the others' call with it.
+type batcher[Q, A any] struct {
+	call     func(ctx context.Context, qs []Q) ([]A, error)
+	id       func(*Q) store.ID
+	abandon  func(q Q, a A)           // an answer that nobody waited for any more
+	same     func(a, b *Q, x *A) bool // b may share a's answer x
+	timeout  time.Duration
+	parallel int
+	max      int
+
+	mu      sync.Mutex
+	inCall  map[store.ID]struct{} // the IDs of the calls in flight
+	calls   int
+	waiting []*pending[Q, A]
+}
+
+type pending[Q, A any] struct {
+	q    Q
+	a    A
+	err  error
+	solo bool // travels alone: its last call failed as a whole
+	left bool // the caller is gone
+	done chan struct{}
+	next *pending[Q, A] // the same ID, waiting to share the answer
+}
+
+// leftError says that the caller left before the answer; the batcher takes care
+// of what becomes of its item.
+type leftError struct{ cause error }
+
+func (e *leftError) Error() string { return e.cause.Error() }
+func (e *leftError) Unwrap() error { return e.cause }
+
+// do sends the items in one call if it can, and returns the answer or the
+// error of each. The items must be sorted and have distinct IDs. solo keeps
+// them apart from everybody else's.
+func (b *batcher[Q, A]) do(ctx context.Context, qs []Q, solo bool) ([]A, []error) {
+	b.mu.Lock()
+	if b.calls < b.parallel && len(b.waiting) == 0 && len(qs) <= b.max && !b.anyInCall(qs) {
+		b.begin(qs)
+		b.mu.Unlock()
+		answers, err := b.send(qs)
+		b.end(qs)
+		errs := make([]error, len(qs))
+		for i := range errs {
+			errs[i] = err
+		}
+		if err != nil {
+			answers = make([]A, len(qs))
+		}
+		return answers, errs
+	}
+	ps := make([]*pending[Q, A], len(qs))
+	for i, q := range qs {
+		ps[i] = &pending[Q, A]{q: q, solo: solo, done: make(chan struct{})}
+	}
+	b.waiting = append(b.waiting, ps...)
+	b.startLocked()
+	b.mu.Unlock()
+	return b.await(ctx, ps)
+}
+
+func (b *batcher[Q, A]) await(ctx context.Context, ps []*pending[Q, A]) ([]A, []error) {
+	answers, errs := make([]A, len(ps)), make([]error, len(ps))
+	for i, p := range ps {
+		select {
+		case <-p.done:
+		case <-ctx.Done():
+			b.mu.Lock()
+			select {
+			case <-p.done:
+			default:
+				p.left = true
+				p.err = &leftError{context.Cause(ctx)}
+			}
+			b.mu.Unlock()
+		}
+		answers[i], errs[i] = p.a, p.err
+	}
+	return answers, errs
+}
+
+func (b *batcher[Q, A]) anyInCall(qs []Q) bool {
+	for i := range qs {
+		if _, ok := b.inCall[b.id(&qs[i])]; ok {
+			return true
+		}
+	}
+	return false
+}
+
+func (b *batcher[Q, A]) begin(qs []Q) {
+	b.calls++
+	for i := range qs {
+		b.inCall[b.id(&qs[i])] = struct{}{}
+	}
+}
+
+func (b *batcher[Q, A]) end(qs []Q) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.calls--
+	for i := range qs {
+		delete(b.inCall, b.id(&qs[i]))
+	}
+	b.startLocked()
+}
+
+func (b *batcher[Q, A]) send(qs []Q) ([]A, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	defer cancel()
+	return b.call(ctx, qs)
+}
+
+// startLocked starts as many calls as are allowed and needed.
+func (b *batcher[Q, A]) startLocked() {
+	for b.calls < b.parallel {
+		batch := b.takeLocked()
+		if len(batch) == 0 {
+			return
+		}
+		qs := make([]Q, len(batch))
+		for i, p := range batch {
+			qs[i] = p.q
+		}
+		b.begin(qs)
+		go b.run(batch, qs)
+	}
+}
+
+// takeLocked removes from the queue what the next call carries: distinct IDs
+// that are in no other call, in order. A request for an ID that the call
+// carries already waits for its answer, to share it or to be sent next.
+func (b *batcher[Q, A]) takeLocked() []*pending[Q, A] {
+	var batch []*pending[Q, A]
+	taken := map[store.ID]*pending[Q, A]{}
+	rest := b.waiting[:0:0]
+	for i, p := range b.waiting {
+		if p.left {
+			continue // never sent
+		}
+		id := b.id(&p.q)
+		first := taken[id]
+		_, busy := b.inCall[id]
+		switch {
+		case len(batch) > 0 && batch[0].solo, len(batch) >= b.max:
+			rest = append(rest, b.waiting[i:]...)
+			b.waiting = rest
+			return sorted(batch, b.id)
+		case first != nil:
+			p.next, first.next = first.next, p
+		case busy || p.solo && len(batch) > 0:
+			rest = append(rest, p)
+		default:
+			taken[id] = p
+			batch = append(batch, p)
+		}
+	}
+	b.waiting = rest
+	return sorted(batch, b.id)
+}
+
+func sorted[Q, A any](batch []*pending[Q, A], id func(*Q) store.ID) []*pending[Q, A] {
+	slices.SortFunc(batch, func(x, y *pending[Q, A]) int { return id(&x.q).Compare(id(&y.q)) })
+	return batch
+}
+
+func (b *batcher[Q, A]) run(batch []*pending[Q, A], qs []Q) {
+	answers, err := b.send(qs)
+	var abandoned []*pending[Q, A]
+	b.mu.Lock()
+	var again []*pending[Q, A]
+	for i, p := range batch {
+		p.err = err
+		if err == nil {
+			p.a = answers[i]
+		}
+		for s := p.next; s != nil; {
+			next := s.next
+			s.next = nil
+			if err == nil && b.same(&p.q, &s.q, &p.a) {
+				s.a = p.a
+				close(s.done)
+			} else {
+				again = append(again, s)
+			}
+			s = next
+		}
+		if p.left {
+			abandoned = append(abandoned, p)
+		}
+		close(p.done)
+	}
+	b.waiting = append(again, b.waiting...)
+	b.mu.Unlock()
+	b.end(qs)
+	for _, p := range abandoned {
+		if err == nil {
+			b.abandon(p.q, p.a)
+		}
+	}
+}

@@ -1,0 +1,275 @@
+package secondrun
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+// runShared is what the effects of one run have found out.
+type runShared struct {
+	completing atomic.Bool // a transaction has begun to settle the claim
+
+	mu      sync.Mutex
+	mark    error         // an effect was busy or lost: the run is released whatever it returns
+	pending []*effectDone // effects that happened and are not recorded yet
+}
+
+type effectDone struct {
+	s    store.Settlement
+	beat *beat
+}
+
+func (s *runShared) neutral() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mark
+}
+
+func (s *runShared) setNeutral(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.mark == nil {
+		s.mark = err
+	}
+}
+
+// Once runs fn once per key of the handler that ctx belongs to, and per effect
+// name: a retry of the handler after fn succeeded gets fn's recorded result
+// without a second call. An error of fn is handed on untouched and leaves the
+// effect to the next attempt. Names are part of the records: they must not
+// change between releases.
+//
+// Once returns [ErrNoClaim] outside a handler, [ErrReentrant] inside the same
+// effect, [ErrBusy] or [ErrLeaseLost] when another owner is at work (the
+// handler should return; its claim is given back whatever it returns),
+// [ErrParked] as the effect's [Takeover] policy says, and
+// [ErrResultUnavailable] when the effect succeeded before and its result was
+// not kept.
+func Once[R any](ctx context.Context, effect string, fn func(context.Context) (R, error)) (R, error) {
+	var out R
+	err := once(ctx, effect, &out, func(ctx context.Context) (any, error) {
+		r, err := fn(ctx)
+		if err != nil {
+			return nil, err
+		}
+		out = r
+		return &wrapped{r}, nil
+	})
+	if err != nil {
+		var zero R
+		if !errors.Is(err, ErrResultUnavailable) {
+			return zero, err
+		}
+	}
+	return out, err
+}
+
+// OnceFunc is [Once] for an effect without a result.
+func OnceFunc(ctx context.Context, effect string, fn func(context.Context) error) error {
+	return once(ctx, effect, nil, func(ctx context.Context) (any, error) { return nil, fn(ctx) })
+}
+
+// EffectKey returns the idempotency key to give to an outside service for the
+// named effect: the same for every attempt, takeover, process and release, and
+// different for every other effect. It is 64 hexadecimal digits, a SHA-256 over
+// scope, key and name. It returns [ErrNoClaim] outside a handler.
+func EffectKey(ctx context.Context, effect string) (string, error) {
+	r := runFrom(ctx)
+	if r == nil || r.id.Key == "" {
+		return "", ErrNoClaim
+	}
+	h := sha256.New()
+	scope, key, _ := r.id.Encode()
+	for _, part := range []string{scope, key, effect} {
+		h.Write(binary.BigEndian.AppendUint64(nil, uint64(len(part))))
+		h.Write([]byte(part))
+	}
+	return hex.EncodeToString(h.Sum(nil)), nil
+}
+
+// once is Once without its types: into is where a replayed result goes, nil
+// for none.
+func once(ctx context.Context, effect string, into any, fn func(context.Context) (any, error)) error {
+	r := runFrom(ctx)
+	switch {
+	case r == nil:
+		return ErrNoClaim
+	case effect == "" || len(effect) > store.MaxKey:
+		return fmt.Errorf("secondrun: an effect name has 1 to %d bytes, this one %d", store.MaxKey, len(effect))
+	case r.insideEffect(effect):
+		return ErrReentrant
+	}
+	inner := *r
+	inner.effect, inner.outer = effect, r
+	ctx = context.WithValue(ctx, runKey{}, &inner)
+	if r.token.IsZero() { // Observe, or fail-open: nothing guards this run
+		_, err := fn(ctx)
+		return err
+	}
+	return (&effectClaim{run: r, name: effect}).do(ctx, into, fn)
+}
+
+func (r *run) insideEffect(effect string) bool {
+	for ; r != nil; r = r.outer {
+		if r.effect == effect {
+			return true
+		}
+	}
+	return false
+}
+
+// effectClaim is one call of Once.
+type effectClaim struct {
+	run  *run
+	name string
+	req  store.ClaimRequest
+	beat *beat
+}
+
+func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context) (any, error)) error {
+	g, policy := e.run.g, e.run.g.opt.Effects[e.name]
+	e.req = store.ClaimRequest{
+		ID: e.run.id, Token: store.NewToken(), Parent: e.run.token,
+		Lease: g.opt.Lease, Retention: g.opt.Retention,
+		ParkOnTakeover: policy.Park, Holder: g.opt.Holder,
+	}
+	e.req.ID.Effect = e.name
+	answers, sent, errs := g.claimRetrying(context.WithoutCancel(ctx), []store.ClaimRequest{e.req})
+	if errs[0] != nil {
+		return e.give(&storeError{errs[0]})
+	}
+	c := answers[0]
+	g.verdict(ctx, e.req.ID, &c)
+	switch c.Verdict {
+	case store.Granted:
+	case store.Done:
+		g.emit(ctx, Event{Kind: EventEffectReplayed, ID: e.req.ID})
+		return decodeResult(g.opt.Codec, c.Payload, into)
+	case store.Failed:
+		return &FailedError{Failure: c.Failure, Text: failureText(c.Payload)}
+	case store.Busy:
+		return e.give(&BusyError{After: around(c.Remaining), Holder: c.Holder})
+	default: // the handler's own claim is gone
+		e.run.attempt.abort(ErrLeaseLost)
+		return e.give(ErrLeaseLost)
+	}
+	e.beat = g.beats.add(g.leases, store.Lease{ID: e.req.ID, Token: e.req.Token},
+		sent[0].Add(c.Remaining-g.leases.margin), func(cause error) {
+			e.run.shared.setNeutral(ErrLeaseLost)
+			e.run.attempt.abort(cause)
+		})
+	if c.Takeover && policy.Probe != nil {
+		return e.probe(ctx, policy, into, fn)
+	}
+	return e.perform(ctx, fn)
+}
+
+// give marks the run: its claim is given back, whatever the handler returns.
+func (e *effectClaim) give(err error) error {
+	e.run.shared.setNeutral(err)
+	return err
+}
+
+// probe asks the outside world about the effect of an earlier run.
+func (e *effectClaim) probe(ctx context.Context, policy Takeover, into any, fn func(context.Context) (any, error)) error {
+	answer, err := policy.Probe(ctx, e.run.id.Key)
+	switch {
+	case err != nil:
+		e.settle(store.Release, nil)
+		return e.give(err)
+	case answer.Answer == ProbeNotDone:
+		return e.perform(ctx, fn)
+	case answer.Answer == ProbeDone:
+		payload, _ := e.run.g.encode(answer.Result)
+		if err := e.succeed(ctx, payload, ""); err != nil {
+			return err
+		}
+		return decodeResult(e.run.g.opt.Codec, payload, into)
+	}
+	e.settle(store.Park, failureEnvelope(0, "outcome unknown"))
+	return &FailedError{Failure: store.FailedParked}
+}
+
+// perform runs fn and settles in a defer, so that a panic leaves the effect to
+// the next attempt.
+func (e *effectClaim) perform(ctx context.Context, fn func(context.Context) (any, error)) error {
+	returned := false
+	defer func() {
+		if !returned {
+			e.settle(store.Release, nil)
+		}
+	}()
+	result, err := fn(ctx)
+	returned = true
+	if err != nil {
+		e.settle(store.Release, nil)
+		return err
+	}
+	payload, omitted := e.run.g.encode(result)
+	return e.succeed(ctx, payload, omitted)
+}
+
+// succeed records the effect. If the store does not answer, the effect has
+// happened all the same: Once returns its result, and the effect is settled
+// again before the handler's claim.
+func (e *effectClaim) succeed(ctx context.Context, payload []byte, omitted string) error {
+	g := e.run.g
+	s := store.Settlement{ID: e.req.ID, Token: e.req.Token, Kind: store.Succeed, Payload: payload, Retention: g.opt.Retention}
+	st, err := g.settle(context.WithoutCancel(ctx), s, time.Now().Add(g.opt.ClaimTimeout))
+	if err != nil {
+		e.run.shared.mu.Lock()
+		e.run.shared.pending = append(e.run.shared.pending, &effectDone{s: s, beat: e.beat})
+		e.run.shared.mu.Unlock()
+		g.emit(ctx, Event{Kind: EventUnrecorded, ID: e.req.ID, Kept: store.Succeed, Err: err})
+		return nil
+	}
+	g.beats.stop(e.beat)
+	if omitted != "" {
+		g.emit(ctx, Event{Kind: EventResultOmitted, ID: e.req.ID, Reason: omitted})
+	}
+	if st.Code == store.Lost {
+		e.run.attempt.abort(ErrLeaseLost)
+		return e.give(ErrLeaseLost)
+	}
+	g.emit(ctx, Event{Kind: EventEffectSucceeded, ID: e.req.ID})
+	return nil
+}
+
+// settle ends the effect without a success: best effort, since the next owner
+// of the handler's claim takes an unsettled effect over anyway.
+func (e *effectClaim) settle(kind store.Kind, payload []byte) {
+	g := e.run.g
+	s := store.Settlement{ID: e.req.ID, Token: e.req.Token, Kind: kind, Payload: payload, Retention: g.opt.Retention}
+	_, _ = g.settle(context.Background(), s, time.Now().Add(g.opt.ClaimTimeout))
+	g.beats.stop(e.beat)
+}
+
+// settleEffects records the effects that have happened and are not recorded
+// yet. No failure of the handler may be settled before: its retry would repeat
+// them.
+func (a *Attempt) settleEffects(ctx context.Context, deadline time.Time) error {
+	if a.shared == nil {
+		return nil
+	}
+	a.shared.mu.Lock()
+	pending := a.shared.pending
+	a.shared.mu.Unlock()
+	var errs []error
+	for _, p := range pending {
+		_, err := a.g.settle(ctx, p.s, deadline)
+		if err == nil {
+			a.g.beats.stop(p.beat)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,174 @@
+package secondrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+// finish records the outcome and decides. The claim is renewed until the
+// record has been answered. ctx lends its values only: an outcome is recorded
+// although the consumer is shutting down.
+func (a *Attempt) finish(ctx context.Context, o *outcome) {
+	ctx = context.WithoutCancel(ctx)
+	defer a.g.beats.stop(a.beat)
+	a.decision = a.record(ctx, o)
+	a.decision.HoldLost = a.lostHold()
+	a.decided = true
+}
+
+func (a *Attempt) record(ctx context.Context, o *outcome) Decision {
+	deadline := time.Now().Add(a.g.opt.SettleTimeout)
+	if o.kind != store.Succeed {
+		if err := a.settleEffects(ctx, deadline); err != nil {
+			return a.unrecorded(ctx, o, err)
+		}
+	}
+	s := store.Settlement{
+		ID: a.id, Token: a.req.Token, Kind: o.kind, Payload: o.payload,
+		NotBefore: o.after, Retention: a.g.opt.FailureRetention,
+	}
+	if o.kind == store.Succeed {
+		s.Retention = a.g.opt.Retention
+	}
+	st, err := a.g.settle(ctx, s, deadline)
+	if err != nil {
+		return a.unrecorded(ctx, o, err)
+	}
+	a.g.emit(ctx, Event{Kind: EventSettled, ID: a.id, Kept: o.kind, Code: st.Code})
+	if st.Code == store.Absent && o.kind == store.Succeed {
+		a.g.emit(ctx, Event{Kind: EventRecreated, ID: a.id})
+	}
+	if o.omitted != "" {
+		a.g.emit(ctx, Event{Kind: EventResultOmitted, ID: a.id, Reason: o.omitted})
+	}
+	return a.decideSettled(o, st)
+}
+
+func (a *Attempt) unrecorded(ctx context.Context, o *outcome, err error) Decision {
+	d := Decision{Action: Leave, ID: a.id, Ran: true, Verdict: store.Granted}
+	d.Err = fmt.Errorf("%w: %w", ErrUnrecorded, err)
+	if o.kind == store.Release { // nothing is known to have happened
+		d.Action, d.After, d.Err = Retry, around(a.g.opt.Lease), o.err
+		return d
+	}
+	a.g.emit(ctx, Event{Kind: EventUnrecorded, ID: a.id, Kept: o.kind, Err: err})
+	return d
+}
+
+// settle repeats a settlement with its token until it is answered, its error
+// is permanent, or the deadline has passed.
+func (g *Guard) settle(ctx context.Context, s store.Settlement, deadline time.Time) (store.Status, error) {
+	solo := false
+	for n := 1; ; n++ {
+		answers, errs := g.settles.do(ctx, []store.Settlement{s}, solo)
+		err := errs[0]
+		if err == nil {
+			err = answers[0].Err
+		}
+		if err == nil {
+			return answers[0], nil
+		}
+		if !again(ctx, err, n, deadline) {
+			return store.Status{}, err
+		}
+		solo = true
+	}
+}
+
+// redact describes an error without the secrets that its text may carry.
+func (g *Guard) redact(err error) string {
+	if g.opt.RedactError != nil {
+		return g.redactSafely(err)
+	}
+	for _, own := range []error{errPanicked, ErrMaxRuntime, ErrNotCommitted} {
+		if errors.Is(err, own) {
+			return own.Error()
+		}
+	}
+	for {
+		m, ok := err.(*marked) //nolint:errorlint // looks under the marks only
+		if !ok {
+			return fmt.Sprintf("%T", err)
+		}
+		err = m.err
+	}
+}
+
+func (g *Guard) redactSafely(err error) (text string) {
+	defer func() {
+		if recover() != nil {
+			text = "RedactError panicked"
+		}
+	}()
+	return g.opt.RedactError(err)
+}
+
+// waitOf is how long a busy effect asks to wait.
+func waitOf(err error) time.Duration {
+	var busy *BusyError
+	if errors.As(err, &busy) {
+		return busy.After
+	}
+	return 0
+}
+
+// runsAnyway reports whether the delivery runs although it holds no claim.
+func (a *Attempt) runsAnyway() bool {
+	d := &a.decision
+	switch {
+	case errors.Is(d.Err, ErrShutdown), errors.Is(d.Err, ErrReentrant), errors.Is(d.Err, context.Canceled), d.Ran:
+		return false
+	case errors.Is(d.Err, ErrKey):
+		return d.Action == DeadLetter && (a.g.opt.RunWithoutKey || a.g.opt.Mode == Observe)
+	case errors.Is(d.Err, ErrStore):
+		return a.g.opt.FailOpen || a.g.opt.Mode == Observe
+	}
+	return a.g.opt.Mode == Observe
+}
+
+// runUnclaimed runs the handler without a claim and decides from its error
+// alone.
+func (a *Attempt) runUnclaimed(ctx context.Context) {
+	switch {
+	case errors.Is(a.decision.Err, ErrStore):
+		a.g.emit(ctx, Event{Kind: EventFailOpen, ID: a.id, Err: a.decision.Err})
+	case a.g.opt.Mode == Observe:
+		a.g.emit(ctx, Event{Kind: EventWouldSuppress, ID: a.id, Verdict: a.decision.Verdict, Err: a.decision.Err})
+	}
+	d := Decision{Ran: true, ID: a.id, Verdict: a.decision.Verdict}
+	hctx, cancel := a.begin(ctx)
+	defer cancel(nil)
+	r := &run{g: a.g, id: a.id, outer: runFrom(ctx), attempt: a, shared: &runShared{}}
+	rctx := context.WithValue(hctx, runKey{}, r)
+
+	start := time.Now()
+	returned := false
+	var result any
+	var err error
+	defer func() {
+		if !returned {
+			err = errPanic
+		}
+		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
+		d.Err = err
+		switch class, after := a.g.classify(err); {
+		case err == nil:
+			d.Action = Ack
+			d.Result, _ = a.g.encode(result)
+		case cancelled(err, context.Cause(hctx)):
+			d.Action = Retry
+		case class == ClassTransient:
+			d.Action, d.Failed, d.After = Retry, true, or(after, a.g.opt.Backoff.after(1))
+		default:
+			d.Action, d.Failed = DeadLetter, true
+		}
+		d.HoldLost = a.lostHold()
+		a.result, a.decided, a.decision = result, true, d
+	}()
+	result, err = a.p.handle(rctx, a.d.Message)
+	returned = true
+}
