@@ -149,7 +149,7 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 		}
 		until := a.sent.Add(a.claim.Remaining - a.g.leases.margin)
 		a.beat = a.g.beats.add(a.g.leases, store.Lease{ID: a.id, Token: a.req.Token}, until, a.leaseLost)
-		a.g.beats.limit(a.beat, a.sent.Add(a.g.opt.MaxRuntime))
+		a.g.beats.limit(a.beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
 	default:
 		a.g.verdict(ctx, a.id, &a.claim)
 		a.decide1(a.decide(&a.claim))

@@ -45,11 +45,12 @@ func (g *gone) Unwrap() error { return g.err }
 type beat struct {
 	group *beatGroup
 	value any
-	lost  func(cause error) // called once, without locks
+	lost  func(cause error) // called without locks, for the limit and for the loss
 
 	due     time.Time // next extension
 	until   time.Time // local deadline: lost, unless extended before
 	last    time.Time // no extension from then on; zero means no end
+	why     error     // with which to cancel at last; nil lets the hold run out quietly
 	flying  bool
 	stopped bool
 	landed  chan struct{} // closed when the extension in flight has been answered; nil when nobody waits
@@ -85,6 +86,9 @@ func (b *beat) next() time.Time {
 	at := b.until
 	if !b.flying && b.renewable(b.due) && b.due.Before(at) {
 		at = b.due
+	}
+	if b.why != nil && b.last.Before(at) {
+		at = b.last
 	}
 	return at
 }
@@ -136,23 +140,31 @@ func (h *heartbeat) stopAndWait(b *beat) {
 	<-landed // bounded by the group's timeout
 }
 
-// limit ends the extensions of b at the given instant, unless they end before.
-func (h *heartbeat) limit(b *beat, at time.Time) {
+// limit ends the extensions of b at the given instant, unless they end before,
+// and then cancels with why, if that is not nil. What is held runs out.
+func (h *heartbeat) limit(b *beat, at time.Time, why error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if b.renewable(at) {
-		b.last = at
+	if b.stopped || !b.renewable(at) {
+		return
 	}
+	b.last, b.why = at, why
+	h.armLocked(time.Now(), b.next())
 }
 
 // tick extends what is due, gives up what is over, and arms the timer again.
 func (h *heartbeat) tick() {
 	now := time.Now()
-	var over []*beat
+	var over, limited []*beat
+	var whys []error
 	due := map[*beatGroup][]*beat{}
 	h.mu.Lock()
 	h.at = time.Time{}
 	for b := range h.beats {
+		if b.why != nil && !now.Before(b.last) {
+			limited, whys = append(limited, b), append(whys, b.why)
+			b.why = nil
+		}
 		switch {
 		case !now.Before(b.until):
 			over = append(over, b)
@@ -168,6 +180,9 @@ func (h *heartbeat) tick() {
 		h.armLocked(now, b.next())
 	}
 	h.mu.Unlock()
+	for i, b := range limited {
+		b.lost(whys[i])
+	}
 	for _, b := range over {
 		b.lost(b.group.cause)
 	}
@@ -201,11 +216,10 @@ func (h *heartbeat) answer(g *beatGroup, beats []*beat, errs []error, sent time.
 		if b.stopped {
 			continue
 		}
-		switch err := errs[i].(type) { //nolint:errorlint // never wrapped
-		case nil:
+		switch err := errs[i]; {
+		case err == nil:
 			b.until, b.due = sent.Add(g.lasts-g.margin), g.next(now)
-		case *gone:
-			_ = err
+		case isGone(err):
 			h.removeLocked(b)
 			lost = append(lost, b)
 			continue

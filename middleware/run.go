@@ -139,7 +139,7 @@ func (a *Attempt) execute(ctx context.Context) {
 	hctx, cancel := a.begin(ctx)
 	defer cancel(nil)
 	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { g.beats.limit(a.beat, time.Now().Add(g.opt.Grace)) })
+		stop := context.AfterFunc(ctx, func() { g.beats.limit(a.beat, time.Now().Add(g.opt.Grace), nil) })
 		defer stop()
 	}
 	a.shared = &runShared{}
