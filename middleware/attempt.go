@@ -283,13 +283,23 @@ func (a *Attempt) end() {
 }
 
 // Lose tells the attempt that the broker's hold on its delivery is lost for
-// good: the handler's context is cancelled with [ErrHoldLost].
-func (a *Attempt) Lose() {
+// good: the decision will have HoldLost set. The handler's context is cancelled
+// with the cause, usually [ErrHoldLost]; a nil cause lets it go on under the
+// lease alone.
+func (a *Attempt) Lose(cause error) {
 	a.mu.Lock()
 	a.holdLost = true
 	a.mu.Unlock()
-	a.g.emit(context.Background(), Event{Kind: EventHoldLost, ID: a.id})
-	a.abort(ErrHoldLost)
+	a.g.emit(context.Background(), Event{Kind: EventHoldLost, ID: a.id, Err: cause})
+	a.Cancel(cause)
+}
+
+// Cancel cancels the handler's context with the cause, now or as soon as it
+// starts. A nil cause does nothing.
+func (a *Attempt) Cancel(cause error) {
+	if cause != nil {
+		a.abort(cause)
+	}
 }
 
 func (a *Attempt) leaseLost(cause error) {
