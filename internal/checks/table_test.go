@@ -89,6 +89,7 @@ var table = []row{
 
 	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, otelAPI, jsonAPI)},
 	{name: "adapters/sqs/sqstest", modules: awsAPI},
+	{name: "adapters/sqs/sqstest/sqsd", imports: []string{"adapters/sqs/sqstest"}, modules: awsAPI},
 
 	{name: "examples/...", tool: true},
 	{name: "internal/...", tool: true},

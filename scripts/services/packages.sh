@@ -52,7 +52,7 @@ install_quietly() {
 	for package; do
 		case $package in
 		postgresql | pgbouncer | redis-server)
-			"${sudo[@]}" systemctl disable "$package" >/dev/null 2>&1 || true
+			"${sudo[@]}" update-rc.d "$package" disable >/dev/null 2>&1 || true
 			;;
 		esac
 	done
