@@ -229,7 +229,7 @@ func TestTemplate(t *testing.T) {
 		{name: "separators", m: headers(`{"a":{"b":"p-q"}}`, "c", "r/s"), key: "p%2Dq-r%2Fs/x{y}"},
 	})
 	check(t, keyfn.Template("user:{text:id}:{time:at}"), []row{
-		{name: "coerced", m: body(`{"id":42,"at":1789380900}`), key: "user:42:2026-09-14T10%3A15%3A00Z"},
+		{name: "coerced", m: body(`{"id":42,"at":1789380900}`), key: "user:42:20260914T101500Z"},
 	})
 	check(t, keyfn.Template("x:{/text:id/a.b}"), []row{
 		{name: "pointer", m: body(`{"text:id":{"a.b":"1"}}`), key: "x:1"},
@@ -250,14 +250,14 @@ func TestP16_Times(t *testing.T) {
 		{name: "negative", m: body(`{"at":-5}`), err: keyfn.ErrMalformed},
 		{name: "word", m: body(`{"at":"` + canary + `"}`), err: keyfn.ErrMalformed},
 		{name: "missing", m: body(`{}`), err: keyfn.ErrMissing},
-		{name: "fraction", m: body(`{"at":"2026-09-14T10:15:00.5Z"}`), key: "2026-09-14T10:15:00.5Z"},
-		{name: "fraction of a number", m: body(`{"at":1789380900.5}`), key: "2026-09-14T10:15:00.5Z"},
+		{name: "fraction", m: body(`{"at":"2026-09-14T10:15:00.5Z"}`), key: "20260914T101500.5Z"},
+		{name: "fraction of a number", m: body(`{"at":1789380900.5}`), key: "20260914T101500.5Z"},
 	}
 	for _, at := range []string{
 		`"2026-09-14T10:15:00Z"`, `"2026-09-14T10:15:00.000Z"`, `"2026-09-14T12:15:00+02:00"`,
 		`1789380900`, `1789380900000`, `"1789380900"`, `1789380900000000`, `1789380900000000000`, `1789380900.0`,
 	} {
-		rows = append(rows, row{name: at, m: body(`{"at":` + at + `}`), key: "2026-09-14T10:15:00Z"})
+		rows = append(rows, row{name: at, m: body(`{"at":` + at + `}`), key: "20260914T101500Z"})
 	}
 	check(t, f, rows)
 	// As plain text they stay five keys.

@@ -26,8 +26,9 @@ import (
 // body), null, an empty string, booleans, objects and arrays ([ErrType]), a
 // number beyond the range of binary64. The whole body is checked, wherever the
 // value is: duplicate names anywhere ([ErrAmbiguous]), invalid UTF-8, lone
-// surrogates and anything after the value ([ErrMalformed]) are errors. One mark
-// of byte order at the start is ignored.
+// surrogates and anything after the value ([ErrMalformed]) are errors, and so is
+// the pointer to S3 that SQS clients send in place of a large payload
+// ([ErrUnresolved]). One mark of byte order at the start is ignored.
 func JSON(path string) Func {
 	segs := mustPath("JSON", path)
 	return Part("JSON", path, func(m Message) (string, error) { return lookUp(m.Body(), segs, false) })
@@ -80,6 +81,9 @@ func document(body []byte) ([]byte, error) {
 	body = bytes.TrimPrefix(body, byteOrderMark)
 	if len(bytes.TrimLeft(body, " \t\r\n")) == 0 {
 		return nil, because(ErrMissing, "body is empty")
+	}
+	if isPointer(body) {
+		return nil, ErrUnresolved
 	}
 	return body, nil
 }

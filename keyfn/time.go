@@ -6,10 +6,14 @@ import (
 	"time"
 )
 
+// basicFormat is the basic format of ISO 8601, for times in UTC.
+const basicFormat = "20060102T150405.999999999Z"
+
 // Time makes one spelling of an instant out of the usual ones: RFC 3339 with
 // any offset and fraction, and Unix time as a number (or digits) in seconds,
-// milliseconds, microseconds or nanoseconds. It gives RFC 3339 in UTC with the
-// shortest fraction: 2026-09-14T10:15:00Z.
+// milliseconds, microseconds or nanoseconds. It gives the time in UTC in the
+// basic format of ISO 8601, which has no colons to escape, with the shortest
+// fraction: 20260914T101500Z, 20260914T101500.25Z.
 //
 // The unit of a Unix time is told by its size: below 10¹¹ seconds (the year
 // 5138), below 10¹⁴ milliseconds, below 10¹⁷ microseconds, else nanoseconds.
@@ -23,7 +27,7 @@ func Time(f Func) Func {
 		if err != nil {
 			return "", err
 		}
-		return t.Format(time.RFC3339Nano), nil
+		return t.Format(basicFormat), nil
 	})
 }
 
