@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
+	"time"
 
 	"github.com/secondrun/secondrun/store"
 )
@@ -193,6 +194,8 @@ func claimChecks() []check {
 		check{"a grant replaces holder, trace and delivery", textsReplaced},
 		check{"fence and starts grow over every way to a grant", fenceGrows},
 		check{"a wait ends", waitEnds},
+		check{"a lease is not over early", notEarly},
+		check{"a wait is not over early", waitNotEarly},
 		check{"a lease ends exactly at its end", leaseBoundary},
 		check{"a wait ends exactly at its end", waitBoundary},
 		check{"a short lease is not rounded down to none", tinyLease},
@@ -363,16 +366,55 @@ func waitEnds(e *env) {
 	}
 }
 
+// notEarly claims until the lease of another is over, and compares what the
+// store's own clock says about the two grants and all that was between them.
+func notEarly(e *env) {
+	r := e.req("k")
+	r.Lease = 3 * short
+	c := e.granted(r)
+	e.pollUntil("k", c.At.Add(r.Lease))
+}
+
+func waitNotEarly(e *env) {
+	for _, k := range []store.Kind{store.Retry, store.Release} {
+		s := first(e)
+		set := settlement(s.owner, k, "")
+		set.NotBefore = short
+		e.pollUntil(s.owner.ID.Key, e.settled(set, store.OK).At.Add(short))
+	}
+}
+
+// pollUntil claims key until that is granted, which must not be before end.
+func (e *env) pollUntil(key string, end time.Time) {
+	e.Helper()
+	const precision = 2 * time.Millisecond
+	for {
+		c := e.claim(e.req(key))
+		left := end.Sub(c.At)
+		switch {
+		case c.Verdict == store.Granted && left > precision:
+			e.Fatalf("granted %v too early", left)
+		case c.Verdict == store.Granted:
+			return
+		case c.Verdict != store.Busy || left < -precision:
+			e.Fatalf("%v before the end: %s", left, show(c))
+		case c.Remaining > left+precision || c.Remaining < left-precision:
+			e.Fatalf("%v remain, want %v", c.Remaining, left)
+		}
+		e.pass(time.Millisecond)
+	}
+}
+
 func leaseBoundary(e *env) {
 	e.exact()
 	s := first(e)
 	e.renewed(s.owner.ID, s.owner.Token, short, store.OK)
-	e.pass(short - 1e6)
+	e.pass(short - time.Millisecond)
 	c := e.verdict(e.req(s.owner.ID.Key), store.Busy)
-	if c.Remaining != 1e6 {
+	if c.Remaining != time.Millisecond {
 		e.Errorf("1ms before the end: %v remain", c.Remaining)
 	}
-	e.pass(1e6)
+	e.pass(time.Millisecond)
 	if c := e.granted(e.req(s.owner.ID.Key)); !c.Takeover {
 		e.Errorf("at the end: %s, want a takeover", show(c))
 	}
@@ -384,9 +426,9 @@ func waitBoundary(e *env) {
 	set := settlement(s.owner, store.Retry, "")
 	set.NotBefore = short
 	e.settled(set, store.OK)
-	e.pass(short - 1e6)
+	e.pass(short - time.Millisecond)
 	e.verdict(e.req(s.owner.ID.Key), store.Busy)
-	e.pass(1e6)
+	e.pass(time.Millisecond)
 	e.granted(e.req(s.owner.ID.Key))
 }
 
@@ -396,6 +438,6 @@ func tinyLease(e *env) {
 	r.Lease = 1
 	e.granted(r)
 	e.verdict(e.req("k"), store.Busy)
-	e.pass(2e6)
+	e.pass(2 * time.Millisecond)
 	e.granted(e.req("k"))
 }

@@ -107,6 +107,15 @@ func groups() []group {
 		{"settlements", settleChecks()},
 		{"retention", retentionChecks()},
 		{"effects", effectChecks()},
+		{"batches", batchChecks()},
+		{"keys", keyChecks()},
+		{"replies", replyChecks()},
+		{"races", raceChecks()},
+		{"sequences", sequenceChecks()},
+		{"inspector", inspectChecks()},
+		{"purger", purgeChecks()},
+		{"admin", adminChecks()},
+		{"rest", restChecks()},
 	}
 }
 

@@ -1,0 +1,354 @@
+package lincheck
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"fmt"
+	mathrand "math/rand/v2"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+// history is one run.
+type history struct {
+	st    store.Store
+	cfg   Config
+	scope string
+	began time.Time
+	quota atomic.Int64 // items left
+	calls sync.WaitGroup
+
+	mu     sync.Mutex
+	ops    []porcupine.Operation
+	err    error
+	recent map[place][]store.ClaimRequest // claims of all clients, newest last
+	owner  map[place]store.ClaimRequest   // the last that was granted
+}
+
+// place is a record: a key and a slot.
+type place struct{ key, slot int }
+
+func run(ctx context.Context, st store.Store, cfg Config, seed uint64) *history {
+	var b [8]byte
+	_, _ = rand.Read(b[:]) // never fails
+	h := &history{
+		st: st, cfg: cfg, scope: "lincheck-" + hex.EncodeToString(b[:]), began: time.Now(),
+		recent: map[place][]store.ClaimRequest{}, owner: map[place]store.ClaimRequest{},
+	}
+	h.quota.Store(int64(cfg.Ops))
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range cfg.Clients {
+		c := &client{h: h, id: i, rng: mathrand.New(mathrand.NewPCG(seed, uint64(i)))} //nolint:gosec // a seed is wanted
+		wg.Go(func() {
+			<-start
+			for h.quota.Load() > 0 && ctx.Err() == nil && !h.failed() {
+				c.act(ctx)
+			}
+		})
+	}
+	close(start)
+	wg.Wait()
+	h.calls.Wait()
+	return h
+}
+
+func (h *history) failed() bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.err != nil
+}
+
+// client is one of the concurrent clients.
+type client struct {
+	h     *history
+	id    int
+	rng   *mathrand.Rand
+	count int
+}
+
+func (c *client) chance(percent int) bool { return c.rng.IntN(100) < percent }
+
+func pick[T any](c *client, from ...T) T { return from[c.rng.IntN(len(from))] }
+
+// act does one call, or a few that belong together.
+func (c *client) act(ctx context.Context) {
+	if c.chance(20) { // let leases end
+		time.Sleep(time.Duration(c.rng.IntN(4000)) * time.Microsecond)
+	}
+	ops := c.batch(c.plan())
+	if len(ops) == 0 {
+		return
+	}
+	if c.chance(8) { // the reply is lost: go on while the call runs, and repeat it
+		c.h.calls.Go(func() { c.h.call(context.WithoutCancel(ctx), c.id+c.h.cfg.Clients, ops) })
+		for range 1 + c.rng.IntN(2) {
+			c.h.call(ctx, c.id, again(ops))
+		}
+		return
+	}
+	c.h.call(ctx, c.id, ops)
+	if c.chance(5) { // the reply is lost after the fact
+		c.h.call(ctx, c.id, again(ops))
+	}
+}
+
+func again(ops []*op) []*op {
+	out := make([]*op, len(ops))
+	for i, o := range ops {
+		out[i] = &op{kind: o.kind, key: o.key, slot: o.slot, req: o.req, lease: o.lease, d: o.d, settlement: o.settlement}
+	}
+	return out
+}
+
+// plan chooses what kind of call comes next.
+func (c *client) plan() kind {
+	n := c.rng.IntN(100)
+	_, admin := c.h.st.(store.Admin)
+	_, inspector := c.h.st.(store.Inspector)
+	switch {
+	case n < 44:
+		return opClaim
+	case n < 56:
+		return opRenew
+	case n < 92:
+		return opSettle
+	case n < 96 && inspector:
+		return opGet
+	case n < 100 && n >= 96 && admin:
+		return pick(c, opReopen, opForget, opForceRelease)
+	}
+	return opClaim
+}
+
+// batch makes the items of one call, distinct and sorted.
+func (c *client) batch(k kind) []*op {
+	n := 1
+	if k <= opSettle && c.chance(25) {
+		n = 1 + c.rng.IntN(4)
+	}
+	var ops []*op
+	used := map[place]bool{}
+	for range n {
+		p := place{key: c.rng.IntN(c.h.cfg.Keys)}
+		if k <= opSettle || k == opGet {
+			p.slot = pick(c, 0, 0, 0, 1, 2)
+		}
+		if o := c.item(k, p); o != nil && !used[p] {
+			used[p] = true
+			ops = append(ops, o)
+		}
+	}
+	slices.SortFunc(ops, func(a, b *op) int { return cmp.Or(cmp.Compare(a.key, b.key), cmp.Compare(a.slot, b.slot)) })
+	if k == opRenew {
+		d := pick(c, 2, 4, 8, 200)
+		for _, o := range ops {
+			o.d = time.Duration(d) * time.Millisecond
+		}
+	}
+	return ops
+}
+
+// item makes one item for p, nil when there is nothing to do there.
+func (c *client) item(k kind, p place) *op {
+	o := &op{kind: k, key: p.key, slot: p.slot}
+	switch k {
+	case opClaim:
+		var ok bool
+		o.req, ok = c.request(p)
+		if !ok {
+			return nil
+		}
+		c.h.remember(p, o.req)
+	case opRenew:
+		r, ok := c.known(p)
+		if !ok {
+			return nil
+		}
+		o.lease = store.Lease{ID: r.ID, Token: r.Token}
+	case opSettle:
+		r, ok := c.known(p)
+		if !ok {
+			return nil
+		}
+		o.settlement = c.settlement(r)
+	}
+	return o
+}
+
+func (h *history) id(p place) store.ID {
+	return store.ID{Scope: h.scope, Key: fmt.Sprint("key-", p.key), Effect: []string{"", "charge", "receipt"}[p.slot]}
+}
+
+func (h *history) remember(p place, r store.ClaimRequest) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	list := append(h.recent[p], r)
+	if len(list) > 6 {
+		list = list[1:]
+	}
+	h.recent[p] = list
+}
+
+// known returns a recent claim of p by anybody, mostly the one that was granted
+// last.
+func (c *client) known(p place) (store.ClaimRequest, bool) {
+	c.h.mu.Lock()
+	defer c.h.mu.Unlock()
+	if r, ok := c.h.owner[p]; ok && c.chance(70) {
+		return r, true
+	}
+	list := c.h.recent[p]
+	if len(list) == 0 {
+		return store.ClaimRequest{}, false
+	}
+	return list[c.rng.IntN(len(list))], true
+}
+
+// request makes a claim: of a new delivery, or once more that of an old one.
+func (c *client) request(p place) (store.ClaimRequest, bool) {
+	if c.chance(15) {
+		if r, ok := c.known(p); ok {
+			return r, true
+		}
+	}
+	ms := func(from ...int) time.Duration { return time.Duration(pick(c, from...)) * time.Millisecond }
+	c.count++
+	r := store.ClaimRequest{
+		ID: c.h.id(p), Lease: ms(1, 2, 4, 8, 200), Retention: ms(1, 5, 20, 1000, 1000),
+		ParkOnTakeover: c.chance(10), KeepFailures: c.chance(15),
+		Delivery: pick(c, "", "", "d1", "d2"), Holder: fmt.Sprint("client-", c.id), Trace: fmt.Sprint(c.id, "-", c.count),
+	}
+	for i := 0; i < len(r.Token); i += 8 {
+		v := c.rng.Uint64() | 1
+		for j := range 8 {
+			r.Token[i+j] = byte(v >> (8 * j))
+		}
+	}
+	if p.slot > 0 {
+		parent, ok := c.known(place{key: p.key})
+		r.Parent, r.Retention = parent.Token, 0
+		return r, ok
+	}
+	if c.chance(50) {
+		r.MaxFailures, r.MaxCrashes = c.rng.IntN(4), c.rng.IntN(4)
+	}
+	if c.chance(20) {
+		r.Fingerprint = store.Fingerprint{Version: uint16(pick(c, 1, 1, 1, 2)), Sum: [32]byte{byte(pick(c, 1, 1, 2))}} //nolint:gosec // small
+	}
+	return r, true
+}
+
+func (c *client) settlement(r store.ClaimRequest) store.Settlement {
+	c.count++
+	s := store.Settlement{
+		ID: r.ID, Token: r.Token,
+		Kind: pick(c, store.Succeed, store.Succeed, store.Succeed, store.Fail, store.Fail, store.Retry, store.Retry, store.Retry,
+			store.Release, store.Release, store.Park),
+		Payload:   fmt.Appendf(nil, "%d-%d", c.id, c.count),
+		Retention: time.Duration(pick(c, 1, 3, 10, 10, 30, 1000)) * time.Millisecond,
+	}
+	if c.chance(50) {
+		s.NotBefore = time.Duration(1+c.rng.IntN(4)) * time.Millisecond
+	}
+	if r.ID.Effect != "" {
+		s.Retention = 0
+	}
+	return s
+}
+
+// call sends ops in one call and records them with their answers.
+func (h *history) call(ctx context.Context, client int, ops []*op) {
+	h.quota.Add(-int64(len(ops)))
+	began := time.Since(h.began)
+	from := time.Now()
+	err := h.send(ctx, ops)
+	to := time.Now()
+	ended := time.Since(h.began)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if err != nil && h.err == nil {
+		h.err = fmt.Errorf("%s: %w", ops[0], err)
+	}
+	for _, o := range ops {
+		o.from, o.to, o.base = from, to, h.began
+		if o.kind == opClaim && o.claim.Verdict == store.Granted {
+			h.owner[place{o.key, o.slot}] = o.req
+		}
+		h.ops = append(h.ops, porcupine.Operation{ClientId: client, Input: o, Call: int64(began), Output: o, Return: int64(ended)})
+	}
+}
+
+// send does the call. All items of a call are of one kind.
+func (h *history) send(ctx context.Context, ops []*op) (err error) {
+	o := ops[0]
+	id := h.id(place{o.key, o.slot})
+	switch o.kind {
+	case opClaim:
+		return h.sendClaims(ctx, ops)
+	case opRenew, opSettle:
+		return h.sendStatus(ctx, ops)
+	case opGet:
+		o.rec, o.ok, err = h.st.(store.Inspector).Get(ctx, id) //nolint:forcetypeassert // planned for
+	case opReopen:
+		o.ok, err = h.st.(store.Admin).Reopen(ctx, id, "lincheck") //nolint:forcetypeassert // planned for
+	case opForget:
+		o.ok, err = h.st.(store.Admin).Forget(ctx, id, "lincheck") //nolint:forcetypeassert // planned for
+	case opForceRelease:
+		o.ok, err = h.st.(store.Admin).ForceRelease(ctx, id, "lincheck") //nolint:forcetypeassert // planned for
+	}
+	return err
+}
+
+func (h *history) sendClaims(ctx context.Context, ops []*op) error {
+	reqs := make([]store.ClaimRequest, len(ops))
+	for i, o := range ops {
+		reqs[i] = o.req
+	}
+	out, err := h.st.Claim(ctx, reqs)
+	if err != nil {
+		return err
+	}
+	if len(out) != len(ops) {
+		return fmt.Errorf("%d answers to %d claims", len(out), len(ops))
+	}
+	for i, o := range ops {
+		o.claim = out[i]
+	}
+	return nil
+}
+
+func (h *history) sendStatus(ctx context.Context, ops []*op) (err error) {
+	var out []store.Status
+	if ops[0].kind == opRenew {
+		leases := make([]store.Lease, len(ops))
+		for i, o := range ops {
+			leases[i] = o.lease
+		}
+		out, err = h.st.Renew(ctx, leases, ops[0].d)
+	} else {
+		settlements := make([]store.Settlement, len(ops))
+		for i, o := range ops {
+			settlements[i] = o.settlement
+		}
+		out, err = h.st.Settle(ctx, settlements)
+	}
+	if err != nil {
+		return err
+	}
+	if len(out) != len(ops) {
+		return fmt.Errorf("%d answers to %d items", len(out), len(ops))
+	}
+	for i, o := range ops {
+		o.status = out[i]
+	}
+	return nil
+}

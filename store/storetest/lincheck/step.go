@@ -1,0 +1,236 @@
+package lincheck
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/anishathalye/porcupine"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+func nanos(n int64) time.Duration { return time.Duration(n) }
+
+// kind is what an operation does.
+type kind uint8
+
+const (
+	opClaim kind = iota + 1
+	opRenew
+	opSettle
+	opReopen
+	opForget
+	opForceRelease
+	opGet
+)
+
+// op is one item of a call, with what the store answered.
+type op struct {
+	kind kind
+	key  int
+	slot int // 0 for the handler's record, then the effects
+
+	req        store.ClaimRequest // opClaim
+	lease      store.Lease        // opRenew
+	d          time.Duration      // opRenew
+	settlement store.Settlement   // opSettle
+
+	claim  store.Claim
+	status store.Status
+	rec    store.Record // opGet
+	ok     bool         // opGet and admin
+
+	// from and to are the host's clock around the call. They stand in where the
+	// answer does not say at which instant it was decided.
+	from, to time.Time
+
+	// base is the instant that the model counts from. Differences keep the
+	// precision of both kinds of clock: that of a store in this process is
+	// monotonic, that of a database is not.
+	base time.Time
+}
+
+// drift is how far the host's clock, which the store reads, may have moved
+// against the monotonic one during a run.
+const drift = time.Millisecond
+
+// step returns the states that s may have become when op was answered as it
+// was; none means that the answer is wrong. slack is the store's precision.
+func step(s state, o *op, slack time.Duration) []state {
+	var next []state
+	for i, t := range o.instants(slack) {
+		for _, out := range o.apply(s, t) {
+			if o.matches(s, out, t, slack) && !contains(next, out.next) {
+				next = append(next, out.next)
+			}
+		}
+		if i == 0 && len(next) > 0 && o.kind <= opSettle {
+			break // the exact instant explains the answer
+		}
+	}
+	return next
+}
+
+func contains(states []state, s state) bool {
+	for _, other := range states {
+		if other == s {
+			return true
+		}
+	}
+	return false
+}
+
+// instants are the instants at which op may have been decided, the most likely
+// one first.
+func (o *op) instants(slack time.Duration) []instant {
+	var at time.Time
+	switch o.kind {
+	case opClaim:
+		at = o.claim.At
+	case opRenew, opSettle:
+		at = o.status.At
+	default:
+		from, to := o.from.Sub(o.base)-slack-drift, o.to.Sub(o.base)+slack+drift
+		return combine(int64(from), []int64{int64(from), int64(to)})
+	}
+	n := int64(at.Sub(o.base))
+	if slack == 0 {
+		return []instant{{n, n, n}}
+	}
+	return combine(n, []int64{n, n - int64(slack), n + int64(slack)})
+}
+
+func combine(at int64, values []int64) []instant {
+	var out []instant
+	for _, l := range values {
+		for _, r := range values {
+			out = append(out, instant{at, l, r})
+		}
+	}
+	return out
+}
+
+// apply runs the model.
+func (o *op) apply(s state, t instant) []outcome {
+	admin := func(next state, ok bool) []outcome {
+		if ok != o.ok {
+			return nil
+		}
+		return []outcome{{next: next}}
+	}
+	switch o.kind {
+	case opClaim:
+		return []outcome{s.claim(o.slot, &o.req, t)}
+	case opRenew:
+		if o.status.Code == store.Locked {
+			return []outcome{{status: o.status, next: s}}
+		}
+		return []outcome{s.renew(o.slot, o.lease.Token, int64(o.d), t)}
+	case opSettle:
+		return s.settle(o.slot, &o.settlement, t)
+	case opReopen:
+		return admin(s.reopen(t))
+	case opForget:
+		return admin(s.forget(t))
+	case opForceRelease:
+		return admin(s.forceRelease(t))
+	case opGet:
+		return admin(s, !s.absent(o.slot, t))
+	}
+	return nil
+}
+
+// matches compares what the store answered with what the model did.
+func (o *op) matches(s state, out outcome, _ instant, slack time.Duration) bool {
+	switch o.kind {
+	case opClaim:
+		return sameClaim(o.claim, out.claim, slack)
+	case opRenew, opSettle:
+		a, b := o.status, out.status
+		return a.Err == nil && a.Code == b.Code && a.State == b.State && a.Failure == b.Failure
+	case opGet:
+		return !o.ok || sameRecord(o.rec, &s[o.slot])
+	}
+	return true
+}
+
+func sameClaim(got, want store.Claim, slack time.Duration) bool {
+	if got.Err != nil || got.Verdict != want.Verdict {
+		return false
+	}
+	switch want.Verdict {
+	case store.Conflict: // "nothing is handed out"
+		return len(got.Payload) == 0
+	case store.Refused:
+		return len(got.Payload) == 0
+	case store.Busy:
+		got.Failure = 0 // said of Failed and Exhausted only
+		if got.Remaining < want.Remaining-slack || got.Remaining > want.Remaining+slack {
+			return false
+		}
+	case store.Granted:
+		if got.Remaining < want.Remaining-slack || got.Remaining > want.Remaining+slack {
+			return false
+		}
+		if want.Takeover && want.Holder == "" { // a repeated answer may have forgotten the displaced one
+			got.Holder, got.Trace = "", ""
+		}
+	}
+	return string(got.Payload) == string(want.Payload) && got.Takeover == want.Takeover &&
+		got.Failure == want.Failure && got.Fence == want.Fence && got.Starts == want.Starts &&
+		got.Failures == want.Failures && got.Crashes == want.Crashes &&
+		got.Holder == want.Holder && got.Trace == want.Trace
+}
+
+func sameRecord(got store.Record, r *record) bool {
+	same := got.State == r.state && got.Failure == r.failure && got.Fence == r.fence &&
+		got.Starts == r.starts && got.Failures == r.failures && got.Crashes == r.crashes &&
+		got.Holder == r.holder && got.Delivery == r.delivery
+	if r.state == store.StateSucceeded || r.state == store.StateFailed {
+		same = same && string(got.Payload) == r.payload
+	}
+	return same
+}
+
+// model returns the model of one key for porcupine.
+func model(slack time.Duration) porcupine.Model {
+	m := porcupine.NondeterministicModel{
+		Init: func() []any { return []any{state{}} },
+		Step: func(s, input, _ any) []any {
+			var out []any
+			for _, next := range step(s.(state), input.(*op), slack) { //nolint:forcetypeassert // ours
+				out = append(out, next)
+			}
+			return out
+		},
+		Equal:             func(a, b any) bool { return a.(state) == b.(state) },     //nolint:forcetypeassert // ours
+		DescribeOperation: func(input, _ any) string { return input.(*op).String() }, //nolint:forcetypeassert // ours
+	}
+	return m.ToModel()
+}
+
+// String describes op and its answer for people.
+func (o *op) String() string {
+	what := [...]string{"", "claim", "renew", "settle", "reopen", "forget", "force-release", "get"}[o.kind]
+	where := fmt.Sprintf("%s %d/%d", what, o.key, o.slot)
+	switch o.kind {
+	case opClaim:
+		q, c := &o.req, &o.claim
+		return fmt.Sprintf("%s t=%.2x p=%.2x lease=%v keep=%v max=%d,%d park=%t keepf=%t print=%d delivery=%q holder=%s -> at=%v %s takeover=%t %s fence=%d n=%d,%d,%d left=%v by=%s %q %v",
+			where, q.Token[:], q.Parent[:], q.Lease, q.Retention, q.MaxFailures, q.MaxCrashes, q.ParkOnTakeover, q.KeepFailures,
+			q.Fingerprint.Sum[0], q.Delivery, q.Holder, clockText(c.At), c.Verdict, c.Takeover, c.Failure, c.Fence,
+			c.Starts, c.Failures, c.Crashes, c.Remaining, c.Holder, c.Payload, c.Err)
+	case opRenew:
+		return fmt.Sprintf("%s t=%.2x %v -> at=%v %s %s %v", where, o.lease.Token[:], o.d,
+			clockText(o.status.At), o.status.Code, o.status.State, o.status.Err)
+	case opSettle:
+		q := &o.settlement
+		return fmt.Sprintf("%s t=%.2x %s %q wait=%v keep=%v -> at=%v %s %s %s %v", where, q.Token[:], q.Kind, q.Payload,
+			q.NotBefore, q.Retention, clockText(o.status.At), o.status.Code, o.status.State, o.status.Failure, o.status.Err)
+	case opGet:
+		return fmt.Sprintf("%s -> at=%v %t %s %s fence=%d", where, clockText(o.to), o.ok, o.rec.State, o.rec.Failure, o.rec.Fence)
+	}
+	return fmt.Sprintf("%s -> at=%v %t", where, clockText(o.to), o.ok)
+}
+
+func clockText(t time.Time) string { return t.UTC().Format("05.000000000") }

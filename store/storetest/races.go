@@ -1,0 +1,331 @@
+package storetest
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+const racers = 16
+
+func raceChecks() []check {
+	return []check{
+		{"one grant of a fresh key", freshRace},
+		{"one grant of a fresh key for one token", sameTokenRace},
+		{"one takeover", takeoverRace},
+		{"one grant of a released and of a failed record", regrantRace},
+		{"one judge", judgeRace},
+		{"old owner against new owner", settleRace},
+		{"one grant of an effect, and none for an old parent", effectRace},
+		{"a new life has no effects of the old one", newLifeRace},
+		{"overlapping batches", batchRace},
+		{"everything at once", mixRace},
+	}
+}
+
+// race calls f once from each of n goroutines, which alternate between the two
+// clients, and waits for all. f reports with Errorf only.
+func (e *env) race(n int, f func(st store.Store, i int)) {
+	var wg sync.WaitGroup
+	start := make(chan struct{})
+	for i := range n {
+		st := e.st
+		if i%2 == 1 {
+			st = e.peer
+		}
+		wg.Go(func() {
+			<-start
+			f(st, i)
+		})
+	}
+	close(start)
+	wg.Wait()
+}
+
+// ask1 claims one item without ending the check, so that it can be used from
+// any goroutine.
+func (e *env) ask1(st store.Store, r store.ClaimRequest) store.Claim {
+	out, err := st.Claim(e.ctx, []store.ClaimRequest{r})
+	if err == nil && len(out) == 1 && out[0].Err == nil {
+		return out[0]
+	}
+	e.Errorf("Claim: %v, %v", out, err)
+	return store.Claim{}
+}
+
+// settle1 is ask1 for a settlement.
+func (e *env) settle1(st store.Store, s store.Settlement) store.Code {
+	out, err := st.Settle(e.ctx, []store.Settlement{s})
+	if err == nil && len(out) == 1 && out[0].Err == nil {
+		return out[0].Code
+	}
+	e.Errorf("Settle: %v, %v", out, err)
+	return 0
+}
+
+// renew1 is ask1 for a renewal.
+func (e *env) renew1(st store.Store, r store.ClaimRequest, d time.Duration) store.Code {
+	out, err := st.Renew(e.ctx, []store.Lease{{ID: r.ID, Token: r.Token}}, d)
+	if err == nil && len(out) == 1 && out[0].Err == nil {
+		return out[0].Code
+	}
+	e.Errorf("Renew: %v, %v", out, err)
+	return 0
+}
+
+// contend lets racers with tokens of their own claim at once, and returns the
+// answers.
+func (e *env) contend(key string, change func(*store.ClaimRequest)) []store.Claim {
+	e.Helper()
+	out := make([]store.Claim, racers)
+	e.race(racers, func(st store.Store, i int) {
+		r := e.req(key)
+		if change != nil {
+			change(&r)
+		}
+		out[i] = e.ask1(st, r)
+	})
+	return out
+}
+
+// count fails the check unless v comes exactly n times and all others are
+// rest.
+func (e *env) count(out []store.Claim, v store.Verdict, n int, rest store.Verdict) {
+	e.Helper()
+	found := 0
+	for _, c := range out {
+		switch c.Verdict {
+		case v:
+			found++
+		case rest:
+		default:
+			e.Fatalf("%s, want %s or %s", show(c), v, rest)
+		}
+	}
+	if found != n {
+		e.Fatalf("%d times %s, want %d", found, v, n)
+	}
+}
+
+func freshRace(e *env) {
+	for range rounds(15, 625) { // a soak makes 10,000 claims
+		e.count(e.contend("key-"+random(), nil), store.Granted, 1, store.Busy)
+	}
+}
+
+func sameTokenRace(e *env) {
+	for range rounds(5, 100) {
+		r := e.req("key-" + random())
+		out := e.contend(r.ID.Key, func(c *store.ClaimRequest) { c.Token = r.Token })
+		e.count(out, store.Granted, racers, store.Granted)
+		if c := e.verdict(e.req(r.ID.Key), store.Busy); c.Fence != 1 || c.Starts != 1 {
+			e.Fatalf("%s, want one start", show(c))
+		}
+	}
+}
+
+func takeoverRace(e *env) {
+	for range rounds(3, 50) {
+		s := first(e).over(e)
+		out := e.contend(s.owner.ID.Key, nil)
+		e.count(out, store.Granted, 1, store.Busy)
+		for _, c := range out {
+			if c.Verdict == store.Granted && (!c.Takeover || c.Fence != 2 || c.Crashes != 1) {
+				e.Fatalf("%s, want the one takeover", show(c))
+			}
+		}
+		e.settled(settlement(s.owner, store.Succeed, ""), store.Lost)
+	}
+}
+
+func regrantRace(e *env) {
+	for range rounds(4, 100) {
+		for _, k := range []store.Kind{store.Release, store.Retry, store.Fail} {
+			s := first(e).settled(e, k, false)
+			e.count(e.contend(s.owner.ID.Key, nil), store.Granted, 1, store.Busy)
+			if c := e.verdict(e.req(s.owner.ID.Key), store.Busy); c.Fence != 2 {
+				e.Fatalf("%s, want fence 2", show(c))
+			}
+		}
+	}
+}
+
+func judgeRace(e *env) {
+	for range rounds(4, 100) {
+		s := first(e).settled(e, store.Retry, false)
+		out := e.contend(s.owner.ID.Key, func(r *store.ClaimRequest) { r.MaxFailures, r.KeepFailures = 1, true })
+		e.count(out, store.Exhausted, 1, store.Failed)
+	}
+}
+
+// settleRace lets an owner whose lease is over settle while others take over
+// and settle as well.
+func settleRace(e *env) {
+	for range rounds(6, 100) {
+		s := first(e).over(e)
+		next := e.req(s.owner.ID.Key)
+		var taken store.Claim
+		var codes [2]store.Code
+		e.race(2, func(st store.Store, i int) {
+			if i == 0 {
+				codes[0] = e.settle1(st, settlement(s.owner, store.Succeed, "old"))
+				return
+			}
+			taken = e.ask1(st, next)
+			codes[1] = e.settle1(st, settlement(next, store.Succeed, "new"))
+		})
+		c := e.verdict(e.req(s.owner.ID.Key), store.Done)
+		switch {
+		case taken.Verdict == store.Done && codes == [2]store.Code{store.OK, store.Lost} && string(c.Payload) == "old" && c.Fence == 1:
+		case taken.Verdict == store.Granted && codes == [2]store.Code{store.Lost, store.OK} && string(c.Payload) == "new" && c.Fence == 2:
+		default:
+			e.Fatalf("old: %s, new: %s and %s, in the end %s", codes[0], taken.Verdict, codes[1], show(c))
+		}
+	}
+}
+
+// effectRace moves the parent on while its effects are claimed.
+func effectRace(e *env) {
+	for range rounds(8, 200) {
+		old := e.parent()
+		next := e.req(old.ID.Key)
+		var byOld, byNext [racers]store.Claim
+		e.race(racers, func(st store.Store, i int) {
+			if i == 0 {
+				e.settle1(st, settlement(old, store.Release, ""))
+				e.ask1(st, next)
+			}
+			byOld[i] = e.ask1(st, e.effectReq(old, "f"))
+			byNext[i] = e.ask1(st, e.effectReq(next, "f"))
+		})
+		var old1, next1 int
+		for i := range racers {
+			if byOld[i].Verdict == store.Granted {
+				old1++
+			}
+			if byNext[i].Verdict == store.Granted {
+				next1++
+			}
+			if byOld[i].Verdict > store.Busy && byOld[i].Verdict != store.Refused {
+				e.Fatalf("under the old parent: %s", show(byOld[i]))
+			}
+		}
+		if old1 > 1 || next1 > 1 {
+			e.Fatalf("%d grants under the old parent and %d under the new one, want one each at most", old1, next1)
+		}
+		e.verdict(e.effectReq(old, "f"), store.Refused)
+	}
+}
+
+// newLifeRace grants a record anew while its effects of the old life are
+// settled.
+func newLifeRace(e *env) {
+	for range rounds(3, 50) {
+		_, f := e.ended()
+		next := e.req(f.ID.Key)
+		e.race(racers, func(st store.Store, i int) {
+			if i%4 == 0 {
+				e.ask1(st, next)
+			}
+			e.settle1(st, settlement(f, store.Fail, "old life"))
+		})
+		e.granted(next)
+		e.answered(e.effectReq(next, "f"), afresh)
+	}
+}
+
+// batchRace claims the same sorted keys in overlapping batches: every key has
+// one owner, and nobody waits for ever.
+func batchRace(e *env) {
+	for round := range rounds(4, 60) {
+		keys := min(20, e.batch())
+		var owners [64]atomic.Int32
+		e.race(8, func(st store.Store, i int) {
+			rnd := rand.New(rand.NewPCG(uint64(round), uint64(i))) //nolint:gosec // repeatable
+			var reqs []store.ClaimRequest
+			var index []int
+			for k := range keys {
+				if rnd.IntN(2) == 0 {
+					reqs, index = append(reqs, e.req(fmt.Sprintf("key %d %02d", round, k))), append(index, k)
+				}
+			}
+			out, err := st.Claim(e.ctx, reqs)
+			if err != nil || len(out) != len(reqs) {
+				e.Errorf("Claim: %d answers, %v", len(out), err)
+				return
+			}
+			var sets []store.Settlement
+			for j, c := range out {
+				if c.Verdict == store.Granted {
+					owners[index[j]].Add(1)
+					sets = append(sets, settlement(reqs[j], store.Succeed, ""))
+				}
+			}
+			codes, err := st.Settle(e.ctx, sets)
+			for _, s := range codes {
+				if s.Code != store.OK {
+					e.Errorf("Settle: %s, %v", s.Code, s.Err)
+				}
+			}
+			if err != nil {
+				e.Errorf("Settle: %v", err)
+			}
+		})
+		for k := range keys {
+			if n := owners[k].Load(); n > 1 {
+				e.Fatalf("key %d was granted %d times", k, n)
+			}
+		}
+	}
+}
+
+// mixRace lets workers claim, renew, settle, fail and forget their claims on a
+// few keys, beside a purger. Whatever they do, every key gets at most one
+// success, and everybody is told that one.
+func mixRace(e *env) {
+	const keys = 4
+	var successes [keys]atomic.Int32
+	var results [keys]atomic.Value
+	e.race(racers, func(st store.Store, worker int) {
+		rnd := rand.New(rand.NewPCG(7, uint64(worker))) //nolint:gosec // repeatable
+		if p, ok := st.(store.Purger); ok && worker == 0 {
+			e.purgeAll(p)
+		}
+		for step := range rounds(12, 400) {
+			k := rnd.IntN(keys)
+			r := e.req(fmt.Sprintf("key %d", k))
+			r.Delivery = ""
+			if rnd.IntN(2) == 0 {
+				r.Lease = time.Millisecond
+			}
+			if e.ask1(st, r).Verdict != store.Granted {
+				continue
+			}
+			if rnd.IntN(3) == 0 {
+				e.renew1(st, r, time.Millisecond)
+			}
+			set := settlement(r, kinds[1+rnd.IntN(3)], "")
+			if step%4 == 3 {
+				set = settlement(r, store.Succeed, fmt.Sprintf("%d/%d", worker, step))
+			}
+			if e.settle1(st, set) == store.OK && set.Kind == store.Succeed {
+				successes[k].Add(1)
+				results[k].Store(string(set.Payload))
+			}
+		}
+	})
+	for k := range keys {
+		want, _ := results[k].Load().(string)
+		c := e.claim(e.req(fmt.Sprintf("key %d", k)))
+		if n := successes[k].Load(); n > 1 || n == 1 && (c.Verdict != store.Done || string(c.Payload) != want) {
+			e.Errorf("key %d: %d successes, result %q, in the end %s", k, n, want, show(c))
+		}
+		if successes[k].Load() == 0 && c.Verdict == store.Done {
+			e.Errorf("key %d: done, but nobody succeeded", k)
+		}
+	}
+}
