@@ -3,9 +3,6 @@ package sqstest_test
 import (
 	"context"
 	"errors"
-	"fmt"
-	"os"
-	"runtime"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,37 +14,11 @@ import (
 	"github.com/aws/smithy-go"
 
 	"github.com/secondrun/secondrun/adapters/sqs/sqstest"
+	"github.com/secondrun/secondrun/internal/leaktest"
 )
 
-// TestMain fails when a goroutine is left behind, idle or not.
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if code == 0 {
-		if left := leftovers(); left != "" {
-			fmt.Fprintln(os.Stderr, "goroutines left behind:\n"+left)
-			code = 1
-		}
-	}
-	os.Exit(code)
-}
-
-// leftovers waits a little for goroutines of the project to end and returns
-// the stacks of those that do not.
-func leftovers() string {
-	for try := 0; ; try++ {
-		buf := make([]byte, 1<<20)
-		var left []string
-		for _, g := range strings.Split(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-			if strings.Contains(g, "sqstest") && !strings.Contains(g, "leftovers") {
-				left = append(left, g)
-			}
-		}
-		if len(left) == 0 || try == 50 {
-			return strings.Join(left, "\n\n")
-		}
-		time.Sleep(10 * time.Millisecond) // after the tests, outside any bubble
-	}
-}
+// TestMain fails when a goroutine is left behind.
+func TestMain(m *testing.M) { leaktest.Main(m) }
 
 // fixture is a server with one queue, seen through the real SDK.
 type fixture struct {
