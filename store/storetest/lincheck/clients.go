@@ -213,6 +213,22 @@ func (c *client) known(p place) (store.ClaimRequest, bool) {
 	return list[c.rng.IntN(len(list))], true
 }
 
+// parent returns a claim to run an effect under, mostly one that may be held.
+func (c *client) parent(key int) (store.ClaimRequest, bool) {
+	for range 3 {
+		if r, ok := c.known(place{key: key}); ok && c.h.granted(key, r.Token) {
+			return r, true
+		}
+	}
+	return c.known(place{key: key})
+}
+
+func (h *history) granted(key int, t store.Token) bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return h.owner[place{key: key}].Token == t
+}
+
 // request makes a claim: of a new delivery, or once more that of an old one.
 func (c *client) request(p place) (store.ClaimRequest, bool) {
 	if c.chance(15) {
@@ -223,7 +239,7 @@ func (c *client) request(p place) (store.ClaimRequest, bool) {
 	ms := func(from ...int) time.Duration { return time.Duration(pick(c, from...)) * time.Millisecond }
 	c.count++
 	r := store.ClaimRequest{
-		ID: c.h.id(p), Lease: ms(1, 2, 4, 8, 200), Retention: ms(1, 5, 20, 1000, 1000),
+		ID: c.h.id(p), Lease: ms(1, 2, 4, 8, 200), Retention: ms(1, 5, 10, 20, 1000),
 		ParkOnTakeover: c.chance(10), KeepFailures: c.chance(15),
 		Delivery: pick(c, "", "", "d1", "d2"), Holder: fmt.Sprint("client-", c.id), Trace: fmt.Sprint(c.id, "-", c.count),
 	}
@@ -234,7 +250,7 @@ func (c *client) request(p place) (store.ClaimRequest, bool) {
 		}
 	}
 	if p.slot > 0 {
-		parent, ok := c.known(place{key: p.key})
+		parent, ok := c.parent(p.key)
 		r.Parent, r.Retention = parent.Token, 0
 		return r, ok
 	}
@@ -254,7 +270,7 @@ func (c *client) settlement(r store.ClaimRequest) store.Settlement {
 		Kind: pick(c, store.Succeed, store.Succeed, store.Succeed, store.Fail, store.Fail, store.Retry, store.Retry, store.Retry,
 			store.Release, store.Release, store.Park),
 		Payload:   fmt.Appendf(nil, "%d-%d", c.id, c.count),
-		Retention: time.Duration(pick(c, 1, 3, 10, 10, 30, 1000)) * time.Millisecond,
+		Retention: time.Duration(pick(c, 1, 1, 2, 3, 5, 8, 1000)) * time.Millisecond,
 	}
 	if c.chance(50) {
 		s.NotBefore = time.Duration(1+c.rng.IntN(4)) * time.Millisecond

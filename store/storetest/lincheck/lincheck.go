@@ -42,7 +42,6 @@ type Config struct {
 	Slack     time.Duration // precision of the store's times; 0 for microseconds or better
 	Timeout   time.Duration // of the check of one history; one minute
 	Parallel  int           // runs at a time; 4
-	Claims    bool          // races only: every client claims the same key in the same instant
 }
 
 func (c Config) withDefaults() Config {
