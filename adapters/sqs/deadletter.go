@@ -1,0 +1,102 @@
+package sqsadapter
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/aws/aws-sdk-go-v2/aws"
+	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+
+	secondrun "github.com/secondrun/secondrun/middleware"
+)
+
+// Attributes of a message that was copied to a dead-letter queue. SQS allows
+// ten attributes; where the message has too many of its own, the last of these
+// are left out.
+const (
+	AttributeReason = "secondrun.reason" // why, without the handler's error text
+	AttributeKey    = "secondrun.key"    // the domain key; its hash if it is not readable text
+	AttributeSource = "secondrun.source" // the queue it was received from
+)
+
+const maxAttributes = 10
+
+// bury sends a message the way of the dead letters. The order matters: the
+// copy is confirmed before the original is deleted. If the process dies in
+// between, the next delivery finds the failure recorded and comes here again;
+// the copy can double, so it carries the key.
+func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) {
+	switch c.dead.kind {
+	case copied:
+		if err := c.copy(ctx, it, d); err != nil {
+			c.emit(ctx, Event{Kind: EventSettleFailed, Message: it.Message, Err: fmt.Errorf("dead-letter copy: %w", err)})
+			c.hide(ctx, []*item{it}, c.opt.Visibility, err)
+			return
+		}
+		c.remove(ctx, it, EventDeadLettered, d.Err)
+	case discarded:
+		c.remove(ctx, it, EventDeadLettered, d.Err)
+	default: // the redrive policy counts receives: the message must come back to be moved
+		c.hide(ctx, []*item{it}, time.Second, d.Err)
+	}
+}
+
+func (c *core) copy(ctx context.Context, it *item, d secondrun.Decision) error {
+	in := &sqs.SendMessageInput{
+		QueueUrl: &c.dead.url, MessageBody: it.Raw.Body, MessageAttributes: c.deadAttributes(it, d),
+	}
+	if strings.HasSuffix(c.dead.url, ".fifo") {
+		in.MessageGroupId = aws.String(it.Group())
+		if it.Group() == "" {
+			in.MessageGroupId = aws.String("secondrun")
+		}
+		in.MessageDeduplicationId = aws.String(it.id())
+	}
+	deadline := time.Now().Add(c.opt.SettleTimeout)
+	for pause := 100 * time.Millisecond; ; pause *= 2 {
+		callCtx, cancel := context.WithTimeout(ctx, c.deletes.timeout)
+		_, err := c.client.SendMessage(callCtx, in)
+		cancel()
+		if err == nil || missing(err) || time.Now().Add(pause).After(deadline) {
+			return err
+		}
+		time.Sleep(pause)
+	}
+}
+
+func (c *core) deadAttributes(it *item, d secondrun.Decision) map[string]types.MessageAttributeValue {
+	all := make(map[string]types.MessageAttributeValue, maxAttributes)
+	for name, v := range it.Raw.MessageAttributes {
+		all[name] = v
+	}
+	_, key, _ := d.ID.Encode()
+	for _, a := range [][2]string{{AttributeReason, reason(d)}, {AttributeKey, key}, {AttributeSource, c.url}} {
+		if _, replaced := all[a[0]]; a[1] != "" && (replaced || len(all) < maxAttributes) {
+			all[a[0]] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(a[1])}
+		}
+	}
+	return all
+}
+
+// reason says why a message is dead, in words that carry nothing of it.
+func reason(d secondrun.Decision) string {
+	switch {
+	case errors.Is(d.Err, secondrun.ErrExhausted):
+		return "exhausted"
+	case errors.Is(d.Err, secondrun.ErrParked):
+		return "parked"
+	case errors.Is(d.Err, secondrun.ErrConflict):
+		return "conflict"
+	case errors.Is(d.Err, secondrun.ErrKey):
+		return "no key"
+	case errors.Is(d.Err, secondrun.ErrReentrant):
+		return "re-entrant"
+	case errors.Is(d.Err, secondrun.ErrFailed):
+		return "failed before"
+	}
+	return "failed"
+}
