@@ -52,6 +52,9 @@ func (s *Store) change(ctx context.Context, sc script, action string, id store.I
 		mark := store.NewToken()
 		b.add(ctx, id, store.Token{}, action, mark[:])
 	}
+	if id.Effect == "" {
+		b.calls[0].cmd = newCmd(ctx, withEffects(b.calls[0].cmd.Args()))
+	}
 	if err := b.run(ctx, s.waitReplicas > 0); err != nil {
 		return false, err
 	}

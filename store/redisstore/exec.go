@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -34,9 +35,12 @@ func (b *batchOf) refuse(err error) { b.calls = append(b.calls, call{err: err}) 
 // add appends a call. The name of an effect, and its parent's token where the
 // script wants one, follow args.
 func (b *batchOf) add(ctx context.Context, id store.ID, parent store.Token, args ...any) {
-	record, effects, effect := b.store.keys(id)
-	all := make([]any, 5, 7+len(args))
-	all[0], all[1], all[2], all[3], all[4] = "evalsha", b.script.sha, 2, record, effects
+	record, effect := b.store.keys(id)
+	all := make([]any, 0, 7+len(args))
+	all = append(all, "evalsha", b.script.sha, 1, record)
+	if effect != "" {
+		all = withEffects(all)
+	}
 	all = append(all, args...)
 	if effect != "" {
 		all = append(all, effect)
@@ -47,14 +51,24 @@ func (b *batchOf) add(ctx context.Context, id store.ID, parent store.Token, args
 	b.calls = append(b.calls, call{cmd: newCmd(ctx, all), key: record})
 }
 
+// withEffects makes a command with one key name the effects too.
+func withEffects(args []any) []any {
+	args[2] = 2
+	return slices.Insert(args, 4, any(args[3].(string)+effectsSuffix)) //nolint:forcetypeassert // of add
+}
+
 func newCmd(ctx context.Context, args []any) *redis.Cmd {
 	cmd := redis.NewCmd(ctx, args...)
 	cmd.SetFirstKeyPos(3)
 	return cmd
 }
 
+// passes is how often run sends a call at most: as it is, with the text of the
+// script, and with the key of the effects.
+const passes = 3
+
 // run sends all calls in one pipeline, then those again whose server did not
-// know the script, with its text.
+// know the script, or which need a second key.
 func (b *batchOf) run(ctx context.Context, wait bool) error {
 	pending := make([]*call, 0, len(b.calls))
 	for i := range b.calls {
@@ -62,19 +76,34 @@ func (b *batchOf) run(ctx context.Context, wait bool) error {
 			pending = append(pending, &b.calls[i])
 		}
 	}
-	if err := b.send(ctx, pending, wait); err != nil {
-		return err
-	}
-	unknown := pending[:0]
-	for _, c := range pending {
-		if redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT") {
-			args := c.cmd.Args()
-			args[0], args[1] = "eval", b.script.text
-			c.cmd, c.err = newCmd(ctx, args), nil
-			unknown = append(unknown, c)
+	for range passes {
+		if err := b.send(ctx, pending, wait); err != nil {
+			return err
 		}
+		again := pending[:0]
+		for _, c := range pending {
+			if b.amend(ctx, c) {
+				again = append(again, c)
+			}
+		}
+		pending = again
 	}
-	return b.send(ctx, unknown, wait)
+	return nil
+}
+
+// amend prepares c to be sent again, if it must be.
+func (b *batchOf) amend(ctx context.Context, c *call) bool {
+	args := c.cmd.Args()
+	switch reply, _ := c.cmd.Val().([]any); {
+	case redis.HasErrorPrefix(c.cmd.Err(), "NOSCRIPT"):
+		args[0], args[1] = "eval", b.script.text
+	case len(reply) > 0 && reply[0] == int64(codeNeedEffects) && args[2] == 1:
+		args = withEffects(args)
+	default:
+		return false
+	}
+	c.cmd, c.err = newCmd(ctx, args), nil
+	return true
 }
 
 func (b *batchOf) send(ctx context.Context, calls []*call, wait bool) error {
@@ -157,6 +186,7 @@ type answer struct {
 const (
 	codeCorrupt      = 9
 	codeIncompatible = 10
+	codeNeedEffects  = 11
 )
 
 func (b *batchOf) answer(i int) answer {

@@ -20,15 +20,16 @@ func checkPrefix(prefix string) error {
 	return nil
 }
 
-// keys names the record of id, the hash of its effects, and the effect. The
-// part in braces is what Redis Cluster hashes, so both keys share a slot.
+// keys names the record of id, and the effect. The hash of the effects has the
+// same name with effectsSuffix. The part in braces is what Redis Cluster hashes,
+// so both keys share a slot.
 // Braces of the caller are escaped and can neither choose nor split the slot;
 // the first colon inside the braces ends the scope, so the colons of the scope
 // are escaped too, and those of the key, which are many, are not.
-func (s *Store) keys(id store.ID) (record, effects, effect string) {
+func (s *Store) keys(id store.ID) (record, effect string) {
 	scope, key, effect := id.Encode()
 	record = s.prefix + ":{" + escape(scope, "%{}:") + ":" + escape(key, "%{}") + "}"
-	return record, record + effectsSuffix, effect
+	return record, effect
 }
 
 // pattern matches the records of a scope, for SCAN.

@@ -7,7 +7,10 @@ import (
 
 // Every operation is one script. The text is constant; data travels in KEYS
 // and ARGV only. KEYS[1] is the record, KEYS[2] the hash that keeps the
-// records of its effects; both are in one slot.
+// records of its effects; both are in one slot. Calls about a handler name
+// KEYS[1] alone: while a slot moves, a cluster answers TRYAGAIN to commands
+// with a key that does not exist, and most records have no effects. A script
+// that needs KEYS[2] then answers 11, has changed nothing, and is called again.
 //
 // The scripts begin with "#!lua" although they would run without it: a script
 // with that line is a write for Redis from its first instruction, so a replica
@@ -189,6 +192,7 @@ if r.judge == token then return {5, now, v} end
 if s == 3 then return {2, now, v} end
 if s == 1 and now < r.till and (not effect or r.parent == ARGV[11]) then return {3, now, v} end
 
+if r.effects and not KEYS[2] then return {11, now} end
 local flags = tonumber(ARGV[6])
 if closed then
   if s == 7 or not effect and flags >= 2 or ARGV[8] ~= '' and ARGV[8] == r.delivery then return {4, now, v} end
@@ -231,8 +235,10 @@ if effect then
   return {1, now}
 end
 if r.exp < r.till then r.exp = r.till end
+local moved = ends(r) ~= before
+if moved and r.effects and not KEYS[2] then return {11, now} end
 call('SETRANGE', KEYS[1], 19, struct.pack('>I7I7', r.till, r.exp))
-if ends(r) ~= before then
+if moved then
   call('PEXPIREAT', KEYS[1], ms(ends(r)))
   if r.effects then call('PEXPIREAT', KEYS[2], ms(ends(r))) end
 end
@@ -256,6 +262,7 @@ elseif r.token ~= token then
 elseif r.state ~= 1 and not (kind == 1 and r.state >= 6) then
   return {2, now, r.state}
 end
+if r.effects and not KEYS[2] then return {11, now} end
 r.judge, r.till = '', 0
 r.state = ({3, 5, 4, 2, 7})[kind]
 if kind == 2 or kind == 3 then r.fails = more(r.fails) end
