@@ -27,9 +27,8 @@ trap 'exit 130' INT
 trap 'exit 143' TERM
 
 if ! "$services" status >/dev/null 2>&1; then
-	touch "$state/starting"
 	"$services" start 8>&-
-	mv -f "$state/starting" "$state/auto"
+	touch "$state/auto"
 fi
 eval "$("$services" env)"
 "$@" 8>&-

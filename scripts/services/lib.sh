@@ -86,7 +86,7 @@ stop_all() {
 		done <"$state/pids"
 	fi
 	remove_data
-	rm -f "$state/pids" "$state/env" "$state/data"
+	rm -f "$state/pids" "$state/env" "$state/data" "$state/auto"
 }
 
 await_end() {

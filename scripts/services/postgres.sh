@@ -64,13 +64,18 @@ launch_pgbouncer() {
 		default_pool_size = 20
 		max_client_conn = 500
 	INI
-	if version_at_least 1.21 "$(pgbouncer --version | sed -n 's/^PgBouncer //p')"; then
+	local version signal=TERM
+	version=$(pgbouncer --version | sed -n 's/^PgBouncer //p')
+	if version_at_least 1.21 "$version"; then
 		echo 'max_prepared_statements = 0' >>"$data/pgbouncer.ini"
+	fi
+	if version_at_least 1.23 "$version"; then
+		signal=QUIT # TERM waits for the clients since then
 	fi
 	echo "\"secondrun\" \"$postgres_password\"" >"$data/pgbouncer.users"
 	[ "$(id -u)" != 0 ] || chown "$(account)" "$data/pgbouncer.users"
 	chmod 600 "$data/pgbouncer.users"
-	launch pgbouncer QUIT "$data/pgbouncer.ini" "$(command -v pgbouncer)" "$data/pgbouncer.ini"
+	launch pgbouncer "$signal" "$data/pgbouncer.ini" "$(command -v pgbouncer)" "$data/pgbouncer.ini"
 }
 
 pgbouncer_ready() {
