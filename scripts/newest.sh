@@ -13,8 +13,19 @@ git -c safe.directory='*' ls-files -z --cached --others --exclude-standard |
 cd "$copy"
 # shellcheck source=modules.sh
 . scripts/modules.sh
+# A nested module requires the root module by a replace directive, which
+# `go get -u` would look past.
 for dir in $(modules); do
 	echo "newest versions in $dir:"
-	(cd "$dir" && go get -u -t ./... && go mod tidy && go list -m -f '{{if not (or .Indirect .Main)}}  {{.Path}} {{.Version}}{{end}}' all)
+	(
+		cd "$dir"
+		go mod tidy # the root module has changed
+		direct=$(go list -m -f '{{if not (or .Indirect .Main .Replace)}}{{.Path}}@latest{{end}}' all)
+		# shellcheck disable=SC2086 # several modules
+		[ -z "$direct" ] || go get $direct
+		[ "$dir" != . ] || go get -u -t ./...
+		go mod tidy
+		go list -m -f '{{if not (or .Indirect .Main .Replace)}}  {{.Path}} {{.Version}}{{end}}' all
+	)
 done
 scripts/test.sh full
