@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -27,6 +28,14 @@ type listed struct {
 
 func TestArrowsPointOneWay(t *testing.T) {
 	for _, problem := range arrowProblems(table, list(t)) {
+		t.Error(problem)
+	}
+}
+
+// TestTableKeepsTheLayers guards the table itself: a row cannot allow what the
+// direction of the arrows forbids.
+func TestTableKeepsTheLayers(t *testing.T) {
+	for _, problem := range layerProblems(table) {
 		t.Error(problem)
 	}
 }
@@ -52,7 +61,12 @@ func TestLinkedModules(t *testing.T) {
 
 func TestDependenciesAreExplained(t *testing.T) {
 	text := read(t, "DEPENDENCIES.md")
-	modules := direct(t)
+	var modules []string
+	for _, name := range tracked(t) {
+		if filepath.Base(name) == "go.mod" && !strings.Contains(name, "testdata/") {
+			modules = append(modules, direct(t, filepath.Dir(name))...)
+		}
+	}
 	for _, r := range table {
 		modules = append(modules, r.modules...)
 	}
@@ -62,6 +76,38 @@ func TestDependenciesAreExplained(t *testing.T) {
 			t.Errorf("DEPENDENCIES.md does not explain %s", m)
 		}
 	}
+}
+
+// layerProblems finds arrows between packages that must not know each other.
+// A package may always import those below its own directory's first two parts:
+// adapters/kafka/franz may import adapters/kafka.
+func layerProblems(table []row) []string {
+	allowed := map[string][]string{
+		"keyfn":      {},
+		"store":      {"store", "store/rules"},
+		"middleware": {"keyfn", "store"},
+		"adapters":   {"middleware", "keyfn", "store"},
+	}
+	var problems []string
+	for _, r := range table {
+		layer, _, _ := strings.Cut(r.name, "/")
+		for _, imported := range r.imports {
+			if !slices.Contains(allowed[layer], imported) && family(imported) != family(r.name) {
+				problems = append(problems, fmt.Sprintf("%s must never import %s", r.name, imported))
+			}
+		}
+	}
+	return problems
+}
+
+// family is the part of a path that packages of one store, adapter or layer
+// have in common.
+func family(name string) string {
+	parts := strings.Split(name, "/")
+	if parts[0] == "keyfn" || parts[0] == "middleware" {
+		return parts[0]
+	}
+	return strings.Join(parts[:min(2, len(parts))], "/")
 }
 
 // arrowProblems compares the direct imports of every package with its row.
@@ -182,11 +228,12 @@ func list(t *testing.T) []listed {
 	}
 }
 
-// direct lists the modules that go.mod requires directly.
-func direct(t *testing.T) []string {
+// direct lists the modules of others that the go.mod of a directory requires
+// directly, or pins as tools.
+func direct(t *testing.T, dir string) []string {
 	t.Helper()
 	cmd := exec.Command("go", "mod", "edit", "-json")
-	cmd.Dir = root
+	cmd.Dir = filepath.Join(root, dir)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("go mod edit: %v", err)
@@ -197,16 +244,25 @@ func direct(t *testing.T) []string {
 			Indirect bool
 		}
 		Replace []json.RawMessage
+		Tool    []struct{ Path string }
 	}
 	if err := json.Unmarshal(out, &mod); err != nil {
 		t.Fatal(err)
 	}
-	if len(mod.Replace) > 0 {
+	if len(mod.Replace) > 0 && dir == "." {
 		t.Errorf("go.mod has replace directives, which users of the module don't see")
+	}
+	pinned := func(module string) bool {
+		for _, tool := range mod.Tool {
+			if strings.HasPrefix(tool.Path, module) {
+				return true
+			}
+		}
+		return false
 	}
 	var modules []string
 	for _, r := range mod.Require {
-		if !r.Indirect {
+		if r.Path != module && (!r.Indirect || pinned(r.Path)) {
 			modules = append(modules, r.Path)
 		}
 	}

@@ -33,6 +33,24 @@ func TestArrowProblemsAreFound(t *testing.T) {
 	expect(t, moduleProblems(table, packages), want)
 }
 
+func TestLayerProblemsAreFound(t *testing.T) {
+	table := []row{
+		{name: "adapters/a", imports: []string{"middleware", "keyfn", "store"}},
+		{name: "adapters/a/client", imports: []string{"adapters/a"}},
+		{name: "adapters/b", imports: []string{"adapters/a", "store/memstore"}},
+		{name: "middleware", imports: []string{"keyfn", "store", "store/rules"}},
+		{name: "store/x", imports: []string{"store", "store/rules", "store/y", "middleware"}},
+		{name: "keyfn/k", imports: []string{"keyfn", "store"}},
+	}
+	want := []string{
+		"adapters/b must never import adapters/a", "adapters/b must never import store/memstore",
+		"middleware must never import store/rules",
+		"store/x must never import store/y", "store/x must never import middleware",
+		"keyfn/k must never import store",
+	}
+	expect(t, layerProblems(table), want)
+}
+
 func pkg(path string, imports ...string) listed {
 	return listed{ImportPath: path, Imports: imports, Deps: imports}
 }

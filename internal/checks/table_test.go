@@ -9,15 +9,17 @@ type row struct {
 	name    string   // below the module's path
 	imports []string // packages of this module that it may import directly
 	modules []string // modules of others that its users link, all of them
-	tool    bool     // not for import by users: imports and modules are free
+	tool    bool     // a program, or not for users: imports and modules are free
 }
 
 // What the packages link of others. Each module is explained in
 // DEPENDENCIES.md.
 var (
+	avroAPI  = []string{"github.com/twmb/avro"}
 	none     []string
 	jsonAPI  = []string{"github.com/go-json-experiment/json"}
 	protoAPI = []string{"google.golang.org/protobuf"}
+	textAPI  = []string{"golang.org/x/text"}
 	otelAPI  = []string{
 		"github.com/go-logr/logr",
 		"github.com/go-logr/stdr",
@@ -76,7 +78,16 @@ var table = []row{
 	{name: "store"},
 	{name: "store/rules", imports: []string{"store"}},
 	{name: "keyfn", modules: jsonAPI},
-	{name: "middleware", imports: []string{"keyfn", "store"}, modules: all(otelAPI, jsonAPI)},
+	{name: "keyfn/avrokey", imports: []string{"keyfn", "keyfn/framing"}, modules: all(jsonAPI, avroAPI)},
+	{name: "keyfn/awskey", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "keyfn/cdckey", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "keyfn/cekey", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "keyfn/framing", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "keyfn/protokey", imports: []string{"keyfn", "keyfn/framing"}, modules: all(jsonAPI, protoAPI)},
+	{name: "keyfn/taskkey", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "keyfn/unicodekey", imports: []string{"keyfn"}, modules: all(jsonAPI, textAPI)},
+	{name: "keyfn/webhookkey", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "middleware", imports: []string{"keyfn", "store"}, modules: jsonAPI},
 
 	{name: "middleware/protocodec", modules: protoAPI},
 
@@ -87,9 +98,10 @@ var table = []row{
 	{name: "store/redisstore", imports: []string{"store", "store/rules"}, modules: redisAPI},
 	{name: "store/sqlitestore", imports: []string{"store", "store/rules"}, modules: sqliteAPI},
 
-	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, otelAPI, jsonAPI)},
+	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, jsonAPI)},
 	{name: "adapters/sqs/sqstest", modules: awsAPI},
-	{name: "adapters/sqs/sqstest/sqsd", imports: []string{"adapters/sqs/sqstest"}, modules: awsAPI},
+	{name: "adapters/sqs/sqstest/conformance", tool: true},
+	{name: "adapters/sqs/sqstest/sqsd", tool: true},
 
 	{name: "examples/...", tool: true},
 	{name: "internal/...", tool: true},
