@@ -177,6 +177,7 @@ type answer struct {
 	at     time.Time
 	now    int64 // µs
 	record string
+	found  bool // there is a record
 	extra  string
 	state  int64
 	err    error
@@ -225,7 +226,7 @@ func parse(cmd *redis.Cmd) (a answer) {
 		return answer{err: errUnknownReply}
 	}
 	if len(reply) > 2 {
-		a.record, _ = reply[2].(string)
+		a.record, a.found = reply[2].(string)
 		a.state, _ = reply[2].(int64)
 	}
 	if len(reply) > 3 {
@@ -246,7 +247,7 @@ func (a *answer) claim(req *store.ClaimRequest) (store.Claim, error) {
 	switch {
 	case c.Verdict == store.Refused:
 		return c, nil
-	case c.Verdict == store.Granted && a.record == "":
+	case c.Verdict == store.Granted && !a.found:
 		c.Fence, c.Starts, c.Remaining = 1, 1, req.Lease
 		return c, nil
 	case c.Verdict == 0 || c.Verdict > store.Refused:
@@ -293,7 +294,10 @@ func (b *batchOf) statuses() ([]store.Status, error) {
 			out[i].State, out[i].Failure = st.state, st.failure
 		}
 	}
-	return out, b.whole(func(i int) error { return out[i].Err })
+	if err := b.whole(func(i int) error { return out[i].Err }); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // whole answers the error of the call: the first one, if every item failed and

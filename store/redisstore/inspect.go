@@ -28,7 +28,7 @@ func (s *Store) Get(ctx context.Context, id store.ID) (store.Record, bool, error
 		return store.Record{}, false, err
 	}
 	a := b.answer(0)
-	if a.err != nil || a.record == "" {
+	if a.err != nil || !a.found {
 		return store.Record{}, false, a.err
 	}
 	return present(id, a.record, a.extra, a.now)
@@ -207,7 +207,7 @@ func (l *listing) read(ctx context.Context) error {
 func (l *listing) show(cmd *redis.Cmd, key string) (full bool, err error) {
 	scope, name, ok := l.store.parseKey(key)
 	a := parse(cmd)
-	if a.err != nil || a.record == "" || !ok {
+	if a.err != nil || !a.found || !ok {
 		return false, a.err
 	}
 	values := map[string]string{"": a.record}

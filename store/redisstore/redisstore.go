@@ -108,6 +108,9 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Sto
 	if err := s.eachMaster(ctx, c.server); err != nil {
 		return nil, err
 	}
+	if err := s.Ping(ctx); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -119,15 +122,22 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Sto
 func (s *Store) Limits() store.Limits { return s.limits }
 
 // Ping answers nil when every master accepts claims. It fails on a replica, on
-// a server that is loading, out of memory, or has fewer replicas than it wants.
+// a server that is loading, out of memory, or has fewer replicas than it wants,
+// and on a cluster that is down.
 func (s *Store) Ping(ctx context.Context) error {
-	return s.eachMaster(ctx, s.pingMaster)
+	if err := s.eachMaster(ctx, s.pingMaster); err != nil || s.cluster == nil {
+		return err
+	}
+	// Only a call with a key is told that the cluster is down.
+	return s.ping(ctx, s.client, s.prefix+":{ping}")
 }
 
-func (s *Store) pingMaster(ctx context.Context, c redis.UniversalClient) error {
-	err := c.EvalSha(ctx, s.scripts.ping.sha, nil).Err()
+func (s *Store) pingMaster(ctx context.Context, c redis.UniversalClient) error { return s.ping(ctx, c) }
+
+func (s *Store) ping(ctx context.Context, c redis.UniversalClient, keys ...string) error {
+	err := c.EvalSha(ctx, s.scripts.ping.sha, keys).Err()
 	if redis.HasErrorPrefix(err, "NOSCRIPT") {
-		err = c.Eval(ctx, s.scripts.ping.text, nil).Err()
+		err = c.Eval(ctx, s.scripts.ping.text, keys).Err()
 	}
 	return classify(err)
 }
@@ -158,7 +168,10 @@ func (s *Store) Claim(ctx context.Context, reqs []store.ClaimRequest) ([]store.C
 			out[i] = store.Claim{Err: a.err}
 		}
 	}
-	return out, b.whole(func(i int) error { return out[i].Err })
+	if err := b.whole(func(i int) error { return out[i].Err }); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 func flags(r *store.ClaimRequest) (f int) {

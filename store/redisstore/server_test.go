@@ -229,35 +229,12 @@ func TestD08_MovingSlot(t *testing.T) {
 	}
 }
 
-func nodeID(t *testing.T, c *redis.Client) string {
-	t.Helper()
-	id, err := c.Do(t.Context(), "cluster", "myid").Text()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return id
-}
-
 // TestD09_ReplicaReads: a client that reads from replicas still sends every
 // script to the master. The cluster client of the other tests has ReadOnly on;
 // here a replica would answer from a copy that lags behind.
 func TestD09_ReplicaReads(t *testing.T) {
-	master := startServer(t, "--cluster-enabled", "yes")
-	mc := dial(t, master.addr)
-	replica := startServer(t, "--cluster-enabled", "yes")
+	master, replica := clusterPair(t)
 	rc := dial(t, replica.addr)
-	host, port, _ := strings.Cut(master.addr, ":")
-	if err := mc.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
-		t.Fatal(err)
-	}
-	rc.ClusterMeet(t.Context(), host, port)
-	eventually(t, "the nodes know each other", func() error {
-		return rc.ClusterReplicate(t.Context(), nodeID(t, mc)).Err()
-	})
-	eventually(t, "the replica follows", func() error {
-		return contains(rc.Info(t.Context(), "replication"), "master_link_status:up")
-	})
-	eventually(t, "the cluster is up", func() error { return contains(rc.ClusterInfo(t.Context()), "cluster_state:ok") })
 	for name, o := range map[string]redis.ClusterOptions{
 		"ReadOnly": {ReadOnly: true}, "RouteByLatency": {RouteByLatency: true}, "RouteRandomly": {RouteRandomly: true},
 	} {

@@ -240,3 +240,35 @@ func open(tb testing.TB, c redis.UniversalClient, o *redisstore.Options) *rediss
 	}
 	return s
 }
+
+// clusterPair starts a cluster of one master and one replica.
+func clusterPair(t *testing.T) (master, replica *server) {
+	t.Helper()
+	master = startServer(t, "--cluster-enabled", "yes", "--repl-diskless-sync-delay", "0")
+	replica = startServer(t, "--cluster-enabled", "yes")
+	mc, rc := dial(t, master.addr), dial(t, replica.addr)
+	host, port, _ := net.SplitHostPort(master.addr)
+	if err := mc.ClusterAddSlotsRange(t.Context(), 0, 16383).Err(); err != nil {
+		t.Fatal(err)
+	}
+	rc.ClusterMeet(t.Context(), host, port)
+	eventually(t, "the nodes know each other", func() error {
+		return rc.ClusterReplicate(t.Context(), nodeID(t, mc)).Err()
+	})
+	eventually(t, "the replica follows", func() error {
+		return contains(rc.Info(t.Context(), "replication"), "master_link_status:up")
+	})
+	for _, c := range []*redis.Client{mc, rc} {
+		eventually(t, "the cluster is up", func() error { return contains(c.ClusterInfo(t.Context()), "cluster_state:ok") })
+	}
+	return master, replica
+}
+
+func nodeID(t *testing.T, c *redis.Client) string {
+	t.Helper()
+	id, err := c.Do(t.Context(), "cluster", "myid").Text()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
