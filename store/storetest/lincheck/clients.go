@@ -55,10 +55,44 @@ func run(ctx context.Context, st store.Store, cfg Config, seed uint64) *history 
 			}
 		})
 	}
+	stop := make(chan struct{})
+	purged := make(chan struct{})
+	go func() {
+		defer close(purged)
+		h.purge(ctx, stop)
+	}()
 	close(start)
 	wg.Wait()
 	h.calls.Wait()
+	close(stop)
+	<-purged
 	return h
+}
+
+// purge purges beside the clients, who must not see any of it.
+func (h *history) purge(ctx context.Context, stop <-chan struct{}) {
+	p, ok := h.st.(store.Purger)
+	for cursor := ""; ok; {
+		select {
+		case <-stop:
+			return
+		case <-time.After(time.Millisecond):
+		}
+		_, next, err := p.Purge(ctx, cursor)
+		if err != nil {
+			h.fail(fmt.Errorf("purge: %w", err))
+			return
+		}
+		cursor = next
+	}
+}
+
+func (h *history) fail(err error) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.err == nil {
+		h.err = err
+	}
 }
 
 func (h *history) failed() bool {
@@ -289,11 +323,11 @@ func (h *history) call(ctx context.Context, client int, ops []*op) {
 	err := h.send(ctx, ops)
 	to := time.Now()
 	ended := time.Since(h.began)
+	if err != nil {
+		h.fail(fmt.Errorf("%s: %w", ops[0], err))
+	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil && h.err == nil {
-		h.err = fmt.Errorf("%s: %w", ops[0], err)
-	}
 	for _, o := range ops {
 		o.from, o.to, o.base = from, to, h.began
 		if o.kind == opClaim && o.claim.Verdict == store.Granted {

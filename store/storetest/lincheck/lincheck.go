@@ -42,6 +42,23 @@ type Config struct {
 	Slack     time.Duration // precision of the store's times; 0 for microseconds or better
 	Timeout   time.Duration // of the check of one history; one minute
 	Parallel  int           // runs at a time; 4
+
+	// LocksRows says that the store may answer a claim with Busy, without having
+	// seen the record, while another transaction has it. Such an answer has no
+	// fence and is always allowed.
+	LocksRows bool
+	// ItemErrors says that items may fail alone, without a change, when others
+	// are in their way for too long. They are counted under "none".
+	ItemErrors bool
+	// StaleParent says that the claim of an effect may be granted under a parent
+	// that was displaced or settled while the call ran: the store decides by
+	// what it read when the call began.
+	StaleParent bool
+	// LooseAdmin admits two harmless deviations of [store.Admin]: of several
+	// calls of Forget at a time more than one may be told that there was
+	// something to forget, and a record that is released by force may be kept
+	// until its lease would have ended where its retention ends earlier.
+	LooseAdmin bool
 }
 
 func (c Config) withDefaults() Config {
@@ -187,7 +204,7 @@ func (h *history) check(cfg Config) (porcupine.CheckResult, string) {
 	}
 	worst, example := porcupine.Ok, ""
 	for _, ops := range byKey {
-		switch porcupine.CheckOperationsTimeout(model(cfg.Slack), ops, cfg.Timeout) {
+		switch porcupine.CheckOperationsTimeout(model(cfg), ops, cfg.Timeout) {
 		case porcupine.Illegal:
 			return porcupine.Illegal, explain(cfg, ops)
 		case porcupine.Unknown:
@@ -200,7 +217,7 @@ func (h *history) check(cfg Config) (porcupine.CheckResult, string) {
 // explain shows the longest legal beginning of an illegal history and what was
 // left.
 func explain(cfg Config, ops []porcupine.Operation) string {
-	_, info := porcupine.CheckOperationsVerbose(model(cfg.Slack), ops, cfg.Timeout)
+	_, info := porcupine.CheckOperationsVerbose(model(cfg), ops, cfg.Timeout)
 	var longest []porcupine.Operation
 	for _, p := range info.PartialLinearizationsOperations() {
 		for _, l := range p {

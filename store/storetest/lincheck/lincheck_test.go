@@ -8,6 +8,7 @@ import (
 
 	"github.com/secondrun/secondrun/internal/testenv"
 	"github.com/secondrun/secondrun/store"
+	"github.com/secondrun/secondrun/store/memstore"
 	"github.com/secondrun/secondrun/store/sqlitestore"
 	"github.com/secondrun/secondrun/store/storetest/lincheck"
 	"github.com/secondrun/secondrun/store/storetest/seeded"
@@ -18,6 +19,10 @@ func size() lincheck.Config { return lincheck.Config{Histories: testenv.Size(40,
 
 func TestCorrect(t *testing.T) {
 	lincheck.Run(t, "simple", seeded.Correct, size())
+}
+
+func TestMemory(t *testing.T) {
+	lincheck.Run(t, "memstore", func() store.Store { return memstore.New(nil) }, size())
 }
 
 func TestSQLite(t *testing.T) {
@@ -31,7 +36,11 @@ func TestSQLite(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			t.Cleanup(func() { _ = s.Close() })
+			t.Cleanup(func() {
+				if err := s.Close(); err != nil {
+					t.Error(err)
+				}
+			})
 			clients = append(clients, s)
 		}
 		return lincheck.Spread(clients...)

@@ -23,6 +23,7 @@ type record struct {
 	parkedByOwner             bool
 
 	leaseEnd, notBefore, expires int64
+	since                        int64 // when its owner changed, at the latest; see step
 
 	print                            store.Fingerprint
 	delivery, holder, trace, payload string

@@ -11,7 +11,8 @@ import (
 
 // Spread returns a store that sends its calls to several clients of the same
 // records in turn, as processes do that share a database. It implements
-// [store.Admin] and [store.Inspector]; the clients must do so too.
+// [store.Admin] and [store.Inspector], which the clients must do too, and
+// [store.Purger], which does nothing where the clients do not.
 func Spread(clients ...store.Store) store.Store { return &spread{clients: clients} }
 
 type spread struct {
@@ -70,4 +71,11 @@ func (s *spread) ForceRelease(ctx context.Context, id store.ID, reason string) (
 		return a.ForceRelease(ctx, id, reason)
 	}
 	return false, errMissing
+}
+
+func (s *spread) Purge(ctx context.Context, cursor string) (removed int, next string, err error) {
+	if p, has := s.next().(store.Purger); has {
+		return p.Purge(ctx, cursor)
+	}
+	return 0, "", nil
 }

@@ -2,6 +2,7 @@ package lincheck
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/anishathalye/porcupine"
@@ -60,7 +61,13 @@ func step(s state, o *op, slack time.Duration) []state {
 	var next []state
 	for i, t := range o.instants(slack) {
 		for _, out := range o.apply(s, t) {
-			if o.matches(s, out, t, slack) && !contains(next, out.next) {
+			if !o.matches(s, out, slack) {
+				continue
+			}
+			if p := &out.next[0]; p.token != s[0].token || p.state != s[0].state {
+				p.since = int64(o.to.Sub(o.base))
+			}
+			if !contains(next, out.next) {
 				next = append(next, out.next)
 			}
 		}
@@ -141,7 +148,7 @@ func (o *op) apply(s state, t instant) []outcome {
 }
 
 // matches compares what the store answered with what the model did.
-func (o *op) matches(s state, out outcome, _ instant, slack time.Duration) bool {
+func (o *op) matches(s state, out outcome, slack time.Duration) bool {
 	switch o.kind {
 	case opClaim:
 		return sameClaim(o.claim, out.claim, slack)
@@ -152,6 +159,11 @@ func (o *op) matches(s state, out outcome, _ instant, slack time.Duration) bool 
 		return !o.ok || sameRecord(o.rec, &s[o.slot])
 	}
 	return true
+}
+
+// unseen reports whether a claim was answered Busy because of a lock.
+func (o *op) unseen() bool {
+	return o.kind == opClaim && o.claim.Verdict == store.Busy && o.claim.Fence == 0 && o.claim.Err == nil
 }
 
 func sameClaim(got, want store.Claim, slack time.Duration) bool {
@@ -193,13 +205,16 @@ func sameRecord(got store.Record, r *record) bool {
 }
 
 // model returns the model of one key for porcupine.
-func model(slack time.Duration) porcupine.Model {
+func model(cfg Config) porcupine.Model {
 	m := porcupine.NondeterministicModel{
 		Init: func() []any { return []any{state{}} },
 		Step: func(s, input, _ any) []any {
-			var out []any
-			for _, next := range step(s.(state), input.(*op), slack) { //nolint:forcetypeassert // ours
-				out = append(out, next)
+			o := input.(*op)                                    //nolint:forcetypeassert // ours
+			next := step(s.(state), o, cfg.Slack)               //nolint:forcetypeassert // ours
+			next = append(next, admitted(s.(state), o, cfg)...) //nolint:forcetypeassert // ours
+			out := make([]any, len(next))
+			for i := range next {
+				out[i] = next[i]
 			}
 			return out
 		},
@@ -207,6 +222,41 @@ func model(slack time.Duration) porcupine.Model {
 		DescribeOperation: func(input, _ any) string { return input.(*op).String() }, //nolint:forcetypeassert // ours
 	}
 	return m.ToModel()
+}
+
+// admitted returns the states that the options of cfg admit on top.
+func admitted(s state, o *op, cfg Config) []state {
+	p := &s[0]
+	switch {
+	case cfg.LocksRows && o.unseen(), cfg.ItemErrors && (o.claim.Err != nil || o.status.Err != nil):
+		return []state{s}
+	case cfg.StaleParent && o.kind == opClaim && o.slot > 0 && p.since >= int64(o.from.Sub(o.base)-drift):
+		return underFormerParent(s, o, cfg)
+	case cfg.LooseAdmin && o.kind == opForget && o.ok && p.state == 0:
+		return []state{s}
+	case cfg.LooseAdmin && o.kind == opForceRelease && o.ok && p.state == store.StateClaimed && p.expires < p.leaseEnd:
+		p.expires = p.leaseEnd
+		p.giveUp()
+		return []state{s}
+	}
+	return nil
+}
+
+// underFormerParent decides the claim of an effect as if its parent were still
+// claimed by the token that it names. What is written then belongs to the
+// record as it is, or to an earlier life of it and cannot be seen.
+func underFormerParent(s state, o *op, cfg Config) []state {
+	before := s
+	before[0] = record{state: store.StateClaimed, token: o.req.Parent, leaseEnd: math.MaxInt64, expires: math.MaxInt64}
+	var out []state
+	for _, next := range step(before, o, cfg.Slack) {
+		next[0] = s[0]
+		out = append(out, next)
+		if next != s {
+			out = append(out, s)
+		}
+	}
+	return out
 }
 
 // String describes op and its answer for people.
@@ -228,7 +278,10 @@ func (o *op) String() string {
 		return fmt.Sprintf("%s t=%.2x %s %q wait=%v keep=%v -> at=%v %s %s %s %v", where, q.Token[:], q.Kind, q.Payload,
 			q.NotBefore, q.Retention, clockText(o.status.At), o.status.Code, o.status.State, o.status.Failure, o.status.Err)
 	case opGet:
-		return fmt.Sprintf("%s -> at=%v %t %s %s fence=%d", where, clockText(o.to), o.ok, o.rec.State, o.rec.Failure, o.rec.Fence)
+		r := &o.rec
+		return fmt.Sprintf("%s -> at=%v %t %s %s fence=%d n=%d,%d,%d by=%s delivery=%q %q until=%v expires=%v", where, clockText(o.to), o.ok,
+			r.State, r.Failure, r.Fence, r.Starts, r.Failures, r.Crashes, r.Holder, r.Delivery, r.Payload,
+			clockText(r.LeaseUntil), clockText(r.ExpiresAt))
 	}
 	return fmt.Sprintf("%s -> at=%v %t", where, clockText(o.to), o.ok)
 }
