@@ -2,8 +2,6 @@ package secondrun
 
 import (
 	"context"
-	"errors"
-	"slices"
 	"sync"
 	"time"
 
@@ -35,13 +33,18 @@ type Attempt struct {
 	leader *Attempt      // the attempt of the same key earlier in the batch
 	done   chan struct{} // closed when the attempt has ended; nil while nobody may wait for it
 
-	beat     *beat
-	shared   *runShared // what effects found out; nil before the handler runs
-	result   any        // what the handler of this very run returned
+	run      run
+	shared   runShared // what effects found out
+	held     store.Held
+	result   any  // what the handler of this very run returned
+	asked    bool // the outside world has been asked about the displaced run
 	decided  bool
+	barred   bool // nothing runs, not even unguarded
 	decision Decision
 
 	mu        sync.Mutex
+	beat      *beat // nil without a claim; written under mu
+	settling  bool  // the handler has returned
 	ended     bool
 	holdLost  bool
 	cause     error // why the run must end, nil while it may go on
@@ -57,8 +60,11 @@ type Attempt struct {
 // attempts concurrently or in order.
 func (p *Processor) Claim(ctx context.Context, ds []Delivery) []*Attempt {
 	attempts := make([]*Attempt, len(ds))
-	first := make(map[store.ID]*Attempt, len(ds))
-	var open []*Attempt
+	open := make([]*Attempt, 0, len(ds))
+	var first map[store.ID]*Attempt
+	if len(ds) > 1 {
+		first = make(map[store.ID]*Attempt, len(ds))
+	}
 	for i, d := range ds {
 		a := p.attempt(ctx, d)
 		attempts[i] = a
@@ -72,7 +78,9 @@ func (p *Processor) Claim(ctx context.Context, ds []Delivery) []*Attempt {
 			a.leader = lead
 			continue
 		}
-		first[a.id] = a
+		if first != nil {
+			first[a.id] = a
+		}
 		open = append(open, a)
 	}
 	p.g.claimAll(ctx, open)
@@ -93,7 +101,7 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 		a.id = a.id.Hashed()
 	}
 	if reentrant(ctx, a.id) {
-		a.decide1(Decision{Action: DeadLetter, Err: ErrReentrant, ID: a.id})
+		a.bar(Decision{Action: DeadLetter, Err: ErrReentrant, ID: a.id})
 		return a
 	}
 	a.req = p.g.request(a.id, d.ID, fp)
@@ -102,155 +110,10 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 
 func (a *Attempt) decide1(d Decision) { a.decided, a.decision = true, d }
 
-func (g *Guard) request(id store.ID, delivery string, fp store.Fingerprint) store.ClaimRequest {
-	if len(delivery) > store.MaxText {
-		_, delivery, _ = store.ID{Key: delivery}.Encode()
-	}
-	return store.ClaimRequest{
-		ID: id, Token: store.NewToken(),
-		Lease: g.opt.Lease, Retention: max(g.opt.FailureRetention, g.opt.Retention),
-		MaxFailures: limit(g.opt.MaxFailures), MaxCrashes: limit(g.opt.MaxCrashes),
-		ParkOnTakeover: g.opt.Takeover.Park, KeepFailures: g.opt.KeepFailures,
-		Fingerprint: fp, Delivery: delivery, Holder: g.opt.Holder,
-	}
-}
-
-// claimAll claims the attempts together and starts to renew what was granted.
-func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
-	if len(as) == 0 {
-		return
-	}
-	slices.SortFunc(as, func(a, b *Attempt) int { return a.id.Compare(b.id) })
-	reqs := make([]store.ClaimRequest, len(as))
-	for i, a := range as {
-		reqs[i] = a.req
-	}
-	answers, sent, errs := g.claimRetrying(ctx, reqs)
-	for i, a := range as {
-		a.claim, a.sent = answers[i], sent[i]
-		a.claimed(ctx, errs[i])
-		if a.decided {
-			a.end() // nobody need wait for it
-		}
-	}
-}
-
-// claimed takes the store's answer.
-func (a *Attempt) claimed(ctx context.Context, err error) {
-	switch {
-	case err != nil:
-		a.decide1(a.decideStore(err))
-	case a.claim.Verdict == store.Granted:
-		a.g.verdict(ctx, a.id, &a.claim)
-		if !a.g.enter(a) {
-			a.giveBack(0)
-			a.decide1(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
-			return
-		}
-		until := a.sent.Add(a.claim.Remaining - a.g.leases.margin)
-		a.beat = a.g.beats.add(a.g.leases, store.Lease{ID: a.id, Token: a.req.Token}, until, a.leaseLost)
-		a.g.beats.limit(a.beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
-	default:
-		a.g.verdict(ctx, a.id, &a.claim)
-		a.decide1(a.decide(&a.claim))
-		if v := a.claim.Verdict; a.g.opt.Mode == Enforce && v != store.Busy && v != store.Refused {
-			a.g.emit(ctx, Event{Kind: EventSuppressed, ID: a.id, Verdict: v})
-		}
-	}
-}
-
-func (g *Guard) verdict(ctx context.Context, id store.ID, c *store.Claim) {
-	e := Event{Kind: EventVerdict, ID: id, Verdict: c.Verdict, Takeover: c.Takeover, Starts: c.Starts}
-	if c.Verdict == store.Busy {
-		e.Duration = c.Remaining
-	}
-	g.emit(ctx, e)
-}
-
-// claimRetrying claims until every item has an answer, an item's error is
-// permanent, or the time for it is over. It repeats with the same tokens, so
-// that a claim whose reply was lost is recognised as one's own.
-func (g *Guard) claimRetrying(ctx context.Context, reqs []store.ClaimRequest) ([]store.Claim, []time.Time, []error) {
-	deadline := time.Now().Add(g.opt.ClaimTimeout)
-	sent := make([]time.Time, len(reqs))
-	now := time.Now()
-	for i := range sent {
-		sent[i] = now
-	}
-	g.mu.Lock()
-	closing := g.closing
-	g.mu.Unlock()
-	if closing {
-		errs := make([]error, len(reqs))
-		for i := range errs {
-			errs[i] = ErrShutdown
-		}
-		return make([]store.Claim, len(reqs)), sent, errs
-	}
-	answers, errs := g.claims.do(ctx, reqs, false)
-	for i := range reqs {
-		if errs[i] == nil {
-			errs[i] = answers[i].Err
-		}
-		for n := 1; errs[i] != nil && again(ctx, errs[i], n, deadline); n++ {
-			sent[i] = time.Now()
-			as, es := g.claims.do(ctx, reqs[i:i+1], true)
-			if answers[i], errs[i] = as[0], es[0]; errs[i] == nil {
-				errs[i] = answers[i].Err
-			}
-		}
-		var left *leftError
-		if errs[i] != nil && !errors.As(errs[i], &left) {
-			g.giveBackLater(reqs[i]) // it may have been granted, and would block its key for a lease
-		}
-	}
-	return answers, sent, errs
-}
-
-// again waits before the nth repetition; false when there must be none.
-func again(ctx context.Context, err error, n int, deadline time.Time) bool {
-	if errors.Is(err, store.ErrPermanent) || ctx.Err() != nil {
-		return false
-	}
-	pause := Backoff{Base: 20 * time.Millisecond, Max: time.Second}.after(n)
-	if time.Now().Add(pause).After(deadline) {
-		return false
-	}
-	t := time.NewTimer(pause)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// abandonClaim gives back a claim that was granted after its caller had left.
-func (e *engine) abandonClaim(q store.ClaimRequest, c store.Claim) {
-	if c.Err == nil && c.Verdict == store.Granted {
-		e.giveBackLater(q)
-	}
-}
-
-func (e *engine) giveBackLater(q store.ClaimRequest) {
-	e.later(func() {
-		s := store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Release, Retention: q.Retention}
-		ctx, cancel := context.WithTimeout(context.Background(), e.settles.timeout)
-		defer cancel()
-		_, _ = e.settles.do(ctx, []store.Settlement{s}, true) // best effort: the lease ends anyway
-	})
-}
-
-// giveBack releases a claim whose handler has not run.
-func (a *Attempt) giveBack(after time.Duration) {
-	s := store.Settlement{
-		ID: a.id, Token: a.req.Token, Kind: store.Release,
-		NotBefore: after, Retention: a.g.opt.FailureRetention,
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), a.g.opt.CallTimeout)
-	defer cancel()
-	_, _ = a.g.settles.do(ctx, []store.Settlement{s}, false) // best effort: the lease ends anyway
+// bar decides that nothing runs, whatever the options say.
+func (a *Attempt) bar(d Decision) {
+	a.barred = true
+	a.decide1(d)
 }
 
 // Decided reports whether the delivery's fate is known without a run, and which
@@ -288,14 +151,17 @@ func (a *Attempt) end() {
 // lease alone.
 func (a *Attempt) Lose(cause error) {
 	a.mu.Lock()
+	again := a.holdLost
 	a.holdLost = true
 	a.mu.Unlock()
-	a.g.emit(context.Background(), Event{Kind: EventHoldLost, ID: a.id, Err: cause})
+	if !again {
+		a.g.emit(context.Background(), Event{Kind: EventHoldLost, ID: a.id, Err: cause})
+	}
 	a.Cancel(cause)
 }
 
 // Cancel cancels the handler's context with the cause, now or as soon as it
-// starts. A nil cause does nothing.
+// starts. Its claim is renewed for Options.Grace more. A nil cause does nothing.
 func (a *Attempt) Cancel(cause error) {
 	if cause != nil {
 		a.abort(cause)
@@ -303,8 +169,13 @@ func (a *Attempt) Cancel(cause error) {
 }
 
 func (a *Attempt) leaseLost(cause error) {
-	a.g.emit(context.Background(), Event{Kind: EventLeaseLost, ID: a.id, Err: cause})
-	a.abort(cause)
+	a.mu.Lock()
+	late := a.settling // the settlement's answer decides
+	a.mu.Unlock()
+	if !late {
+		a.g.emit(context.Background(), Event{Kind: EventLeaseLost, ID: a.id, Err: cause})
+		a.abort(cause)
+	}
 }
 
 // abort cancels the handler, now or as soon as it starts.
@@ -313,10 +184,18 @@ func (a *Attempt) abort(cause error) {
 	if a.cause == nil {
 		a.cause = cause
 	}
-	cancel := a.cancelRun
+	cancel, beat := a.cancelRun, a.beat
 	a.mu.Unlock()
 	if cancel != nil {
 		cancel(cause)
+	}
+	a.g.windDown(beat)
+}
+
+// windDown bounds the renewals of a run that was told to end.
+func (g *Guard) windDown(b *beat) {
+	if b != nil {
+		g.beats.limit(b, time.Now().Add(g.opt.Grace), nil)
 	}
 }
 
@@ -329,14 +208,31 @@ func (a *Attempt) begin(ctx context.Context) (context.Context, context.CancelCau
 	a.mu.Unlock()
 	if cause != nil {
 		cancel(cause)
+		a.g.windDown(a.beat)
 	}
 	return ctx, cancel
+}
+
+// whenDone bounds the renewals once ctx has ended. stop must be called.
+func (a *Attempt) whenDone(ctx context.Context) (stop func() bool) {
+	if ctx.Done() == nil || a.beat == nil {
+		return func() bool { return true }
+	}
+	return context.AfterFunc(ctx, func() { a.g.windDown(a.beat) })
 }
 
 func (a *Attempt) aborted() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.cause
+}
+
+// returned notes that the handler has returned: a lost lease is no news from
+// here on.
+func (a *Attempt) returned() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.settling = true
 }
 
 func (a *Attempt) lostHold() bool {

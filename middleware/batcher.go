@@ -2,6 +2,7 @@ package secondrun
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -21,8 +22,7 @@ import (
 type batcher[Q, A any] struct {
 	call     func(ctx context.Context, qs []Q) ([]A, error)
 	id       func(*Q) store.ID
-	abandon  func(q Q, a A)           // an answer that nobody waited for any more
-	same     func(a, b *Q, x *A) bool // b may share a's answer x
+	same     func(a, b *Q, x *A) bool // b may share a's answer x; nil means never
 	timeout  time.Duration
 	parallel int
 	max      int
@@ -43,9 +43,13 @@ type pending[Q, A any] struct {
 	next *pending[Q, A] // the same ID, waiting to share the answer
 }
 
-// leftError says that the caller left before the answer; the batcher takes care
-// of what becomes of its item.
-type leftError struct{ cause error }
+// leftError says that the caller left before the answer. What was sent may be
+// applied all the same: the caller must still take care of that.
+type leftError struct {
+	cause  error
+	answer <-chan struct{} // closed when the item has been answered, or was never sent; nil means never sent
+	sent   func() bool     // of a closed answer: whether it was sent at all
+}
 
 func (e *leftError) Error() string { return e.cause.Error() }
 func (e *leftError) Unwrap() error { return e.cause }
@@ -59,13 +63,12 @@ func (b *batcher[Q, A]) do(ctx context.Context, qs []Q, solo bool) ([]A, []error
 		b.begin(qs)
 		b.mu.Unlock()
 		answers, err := b.send(qs)
-		b.end(qs)
 		errs := make([]error, len(qs))
-		for i := range errs {
-			errs[i] = err
-		}
 		if err != nil {
 			answers = make([]A, len(qs))
+			for i := range errs {
+				errs[i] = err
+			}
 		}
 		return answers, errs
 	}
@@ -85,18 +88,33 @@ func (b *batcher[Q, A]) await(ctx context.Context, ps []*pending[Q, A]) ([]A, []
 		select {
 		case <-p.done:
 		case <-ctx.Done():
-			b.mu.Lock()
-			select {
-			case <-p.done:
-			default:
-				p.left = true
-				p.err = &leftError{context.Cause(ctx)}
+			if b.leave(p) {
+				errs[i] = &leftError{
+					cause: context.Cause(ctx), answer: p.done,
+					sent: func() bool { return p.err != errNotSent }, //nolint:errorlint // never wrapped
+				}
+				continue
 			}
-			b.mu.Unlock()
 		}
 		answers[i], errs[i] = p.a, p.err
 	}
 	return answers, errs
+}
+
+// errNotSent is the error of an item whose caller left before it was sent.
+var errNotSent = errors.New("not sent")
+
+// leave gives up waiting for p; false when it has been answered.
+func (b *batcher[Q, A]) leave(p *pending[Q, A]) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	select {
+	case <-p.done:
+		return false
+	default:
+		p.left = true
+		return true
+	}
 }
 
 func (b *batcher[Q, A]) anyInCall(qs []Q) bool {
@@ -125,7 +143,9 @@ func (b *batcher[Q, A]) end(qs []Q) {
 	b.startLocked()
 }
 
+// send calls the store. The call is over for the batcher even if it panics.
 func (b *batcher[Q, A]) send(qs []Q) ([]A, error) {
+	defer b.end(qs)
 	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
 	defer cancel()
 	return b.call(ctx, qs)
@@ -156,7 +176,9 @@ func (b *batcher[Q, A]) takeLocked() []*pending[Q, A] {
 	rest := b.waiting[:0:0]
 	for i, p := range b.waiting {
 		if p.left {
-			continue // never sent
+			p.err = errNotSent
+			close(p.done)
+			continue
 		}
 		id := b.id(&p.q)
 		first := taken[id]
@@ -186,18 +208,17 @@ func sorted[Q, A any](batch []*pending[Q, A], id func(*Q) store.ID) []*pending[Q
 
 func (b *batcher[Q, A]) run(batch []*pending[Q, A], qs []Q) {
 	answers, err := b.send(qs)
-	var abandoned []*pending[Q, A]
 	b.mu.Lock()
+	defer b.mu.Unlock()
 	var again []*pending[Q, A]
 	for i, p := range batch {
-		p.err = err
-		if err == nil {
+		if p.err = err; err == nil {
 			p.a = answers[i]
 		}
 		for s := p.next; s != nil; {
 			next := s.next
 			s.next = nil
-			if err == nil && b.same(&p.q, &s.q, &p.a) {
+			if err == nil && b.shares(p, s) {
 				s.a = p.a
 				close(s.done)
 			} else {
@@ -205,17 +226,14 @@ func (b *batcher[Q, A]) run(batch []*pending[Q, A], qs []Q) {
 			}
 			s = next
 		}
-		if p.left {
-			abandoned = append(abandoned, p)
-		}
 		close(p.done)
 	}
 	b.waiting = append(again, b.waiting...)
-	b.mu.Unlock()
-	b.end(qs)
-	for _, p := range abandoned {
-		if err == nil {
-			b.abandon(p.q, p.a)
-		}
-	}
+	b.startLocked()
+}
+
+// shares reports whether s, which waited behind p, may take p's answer. What is
+// repeated may not: it may hold the claim that stood in p's way.
+func (b *batcher[Q, A]) shares(p, s *pending[Q, A]) bool {
+	return b.same != nil && !s.solo && b.same(&p.q, &s.q, &p.a)
 }

@@ -18,6 +18,10 @@ type Class uint8
 const (
 	ClassTransient Class = iota + 1 // trying again may help
 	ClassTerminal                   // trying again cannot help
+
+	// classNeutral is transient and no failure at all: another claim, inside the
+	// handler, was not to be had.
+	classNeutral
 )
 
 // String returns the class in lower case.
@@ -68,8 +72,14 @@ func mark(err error, c Class, d time.Duration) error {
 // that pass (LOADING, READONLY, TRYAGAIN, CLUSTERDOWN, MASTERDOWN, OOM); AWS
 // throttling and server faults. Any other HTTP status of 400 and above is
 // terminal. Of an errors.Join, one transient part makes the whole transient.
+//
+// An error of a claim inside the handler that says busy, lost, shutting down or
+// store unavailable is transient too, but is not counted as a failure.
 func Classify(err error) Class {
 	c, _ := classify(err)
+	if c == classNeutral {
+		return ClassTransient
+	}
 	return c
 }
 
@@ -102,8 +112,8 @@ func classifyAll(errs []error) (Class, time.Duration) {
 	var after time.Duration
 	for _, err := range errs {
 		switch c, d := classify(err); {
-		case c == ClassTransient:
-			class, after = c, max(after, d)
+		case c == ClassTransient, class != 0 && c != 0 && c != class:
+			class, after = ClassTransient, max(after, d)
 		case class == 0:
 			class = c
 		}
@@ -114,11 +124,15 @@ func classifyAll(errs []error) (Class, time.Duration) {
 // recognise looks at one error without its chain.
 func recognise(err error) Class {
 	switch err { //nolint:errorlint // the chain is walked by the caller
-	case context.DeadlineExceeded, io.ErrUnexpectedEOF, driver.ErrBadConn, ErrBusy, ErrStore, ErrNotCommitted:
+	case context.DeadlineExceeded, io.ErrUnexpectedEOF, driver.ErrBadConn, ErrNotCommitted, ErrUnrecorded, ErrMaxRuntime:
 		return ClassTransient
+	case ErrBusy, ErrStore, ErrLeaseLost, ErrHoldLost, ErrShutdown:
+		return classNeutral
 	}
 	switch e := err.(type) { //nolint:errorlint // the chain is walked by the caller
-	case *BusyError, *storeError, *net.DNSError:
+	case *BusyError, *storeError:
+		return classNeutral
+	case *net.DNSError:
 		return ClassTransient
 	case *FailedError, *KeyError, *ResultError:
 		return ClassTerminal
@@ -199,8 +213,9 @@ func recogniseAWS(code string) Class {
 }
 
 // cancelled reports whether err is about a cancellation and not about the
-// work. cause is why the handler's context ended, nil when it did not.
+// work. cause is why the handler's context ended, nil when it did not. A
+// deadline that the consumer had set is no cancellation: the work took too long.
 func cancelled(err, cause error) bool {
-	return cause != nil &&
-		(errors.Is(err, context.Canceled) || errors.Is(err, cause) || errors.Is(err, context.DeadlineExceeded))
+	return cause != nil && (errors.Is(err, context.Canceled) ||
+		errors.Is(err, cause) && !errors.Is(cause, context.DeadlineExceeded))
 }

@@ -13,9 +13,12 @@ type Codec interface {
 	// under another name is not decoded ([ErrResultUndecodable]).
 	Name() string
 	Encode(v any) ([]byte, error)
-	// Decode decodes data into the value that into points to.
+	// Decode decodes data into the value that into points to. It must not change
+	// data, which is shared.
 	Decode(data []byte, into any) error
 }
+
+const maxCodecName = 64
 
 // JSON encodes results with encoding/json.
 var JSON Codec = jsonCodec{}

@@ -1,8 +1,6 @@
 package secondrun
 
 import (
-	"context"
-	"errors"
 	"time"
 
 	"github.com/secondrun/secondrun/store"
@@ -59,7 +57,7 @@ type Decision struct {
 	Err error
 
 	ID     store.ID // of the record; zero when there is no key
-	Result []byte   // the payload of a replayed success
+	Result []byte   // the payload of a replayed success; shared, so not to be changed
 
 	// HoldLost says that the broker's hold was lost while the handler ran: do
 	// not use this delivery's handle.
@@ -86,23 +84,15 @@ func (a *Attempt) decide(c *store.Claim) Decision {
 	return d
 }
 
-// decideStore is the decision when the store failed to answer a claim.
-func (a *Attempt) decideStore(err error) Decision {
-	if errors.Is(err, ErrShutdown) || errors.Is(err, context.Canceled) {
-		return Decision{Action: Retry, Err: err, ID: a.id}
-	}
-	return Decision{
-		Action: Retry, After: around(a.g.opt.Lease / 3), ID: a.id,
-		Err: &storeError{err},
-	}
-}
-
+// decideKey is the decision about a message without a key. What the key function
+// knows to pass (the body lies elsewhere, and could not be fetched) is retried.
 func (a *Attempt) decideKey(err error) Decision {
-	var later interface{ RetryAfter() time.Duration }
-	if errors.As(err, &later) {
-		return Decision{Action: Retry, After: later.RetryAfter(), Err: &KeyError{err}}
+	d := Decision{Action: DeadLetter, Err: &KeyError{err}}
+	class, after := a.g.classifyKnown(err)
+	if class == ClassTransient || class == classNeutral {
+		d.Action, d.After = Retry, or(after, a.g.opt.Backoff.after(1))
 	}
-	return Decision{Action: DeadLetter, Err: &KeyError{err}}
+	return d
 }
 
 // decideSettled turns the answer to a settlement into a decision.

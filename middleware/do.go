@@ -2,7 +2,6 @@ package secondrun
 
 import (
 	"context"
-	"errors"
 
 	"github.com/secondrun/secondrun/keyfn"
 )
@@ -41,11 +40,11 @@ func resultOf[R any](p *Processor, ctx context.Context, d Delivery) (R, error) {
 			return v, nil
 		}
 	}
-	err := decodeResult(p.g.opt.Codec, dec.Result, &out)
-	if err != nil && !errors.Is(err, ErrResultUnavailable) {
-		err = &ResultError{Err: err}
+	if err := decodeResult(p.g.opt.Codec, dec.Result, &out); err != nil {
+		var zero R // a decoder may have left half a result
+		return zero, err
 	}
-	return out, err
+	return out, nil
 }
 
 // doMessage is the message of a call that has only a key.

@@ -18,9 +18,10 @@ import (
 type runShared struct {
 	completing atomic.Bool // a transaction has begun to settle the claim
 
-	mu      sync.Mutex
-	mark    error         // an effect was busy or lost: the run is released whatever it returns
-	pending []*effectDone // effects that happened and are not recorded yet
+	mu        sync.Mutex
+	mark      error        // an effect was busy or lost: the run is released whatever it returns
+	pending   []effectDone // effects that happened and are not recorded yet
+	committed []byte       // the payload that the transaction settles with
 }
 
 type effectDone struct {
@@ -51,9 +52,9 @@ func (s *runShared) setNeutral(err error) {
 // Once returns [ErrNoClaim] outside a handler, [ErrReentrant] inside the same
 // effect, [ErrBusy] or [ErrLeaseLost] when another owner is at work (the
 // handler should return; its claim is given back whatever it returns),
-// [ErrParked] as the effect's [Takeover] policy says, and
-// [ErrResultUnavailable] when the effect succeeded before and its result was
-// not kept.
+// [ErrParked] as the effect's [Takeover] policy says, the cause of ctx when that
+// has ended, and [ErrResultUnavailable] when the effect succeeded before and its
+// result was not kept. With an error the result is zero.
 func Once[R any](ctx context.Context, effect string, fn func(context.Context) (R, error)) (R, error) {
 	var out R
 	err := once(ctx, effect, &out, func(ctx context.Context) (any, error) {
@@ -65,12 +66,10 @@ func Once[R any](ctx context.Context, effect string, fn func(context.Context) (R
 		return &wrapped{r}, nil
 	})
 	if err != nil {
-		var zero R
-		if !errors.Is(err, ErrResultUnavailable) {
-			return zero, err
-		}
+		var zero R // a decoder may have left half a result
+		return zero, err
 	}
-	return out, err
+	return out, nil
 }
 
 // OnceFunc is [Once] for an effect without a result.
@@ -107,6 +106,8 @@ func once(ctx context.Context, effect string, into any, fn func(context.Context)
 		return fmt.Errorf("secondrun: an effect name has 1 to %d bytes, this one %d", store.MaxKey, len(effect))
 	case r.insideEffect(effect):
 		return ErrReentrant
+	case ctx.Err() != nil: // above all with a lost lease, nothing new begins
+		return context.Cause(ctx)
 	}
 	inner := *r
 	inner.effect, inner.outer = effect, r
@@ -119,8 +120,8 @@ func once(ctx context.Context, effect string, into any, fn func(context.Context)
 }
 
 func (r *run) insideEffect(effect string) bool {
-	for ; r != nil; r = r.outer {
-		if r.effect == effect {
+	for o := r; o != nil; o = o.outer {
+		if o.effect == effect && o.id == r.id {
 			return true
 		}
 	}
@@ -143,7 +144,7 @@ func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context)
 		ParkOnTakeover: policy.Park, Holder: g.opt.Holder,
 	}
 	e.req.ID.Effect = e.name
-	answers, sent, errs := g.claimRetrying(context.WithoutCancel(ctx), []store.ClaimRequest{e.req})
+	answers, sent, errs := g.claimRetrying(context.WithoutCancel(ctx), []store.ClaimRequest{e.req}, policy.Probe != nil)
 	if errs[0] != nil {
 		return e.give(&storeError{errs[0]})
 	}
@@ -163,10 +164,8 @@ func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context)
 		return e.give(ErrLeaseLost)
 	}
 	e.beat = g.beats.add(g.leases, store.Lease{ID: e.req.ID, Token: e.req.Token},
-		sent[0].Add(c.Remaining-g.leases.margin), func(cause error) {
-			e.run.shared.setNeutral(ErrLeaseLost)
-			e.run.attempt.abort(cause)
-		})
+		sent[0].Add(c.Remaining-g.leases.margin), e.run.attempt.leaseLost)
+	g.beats.limit(e.beat, e.run.attempt.sent.Add(g.opt.MaxRuntime), nil)
 	if c.Takeover && policy.Probe != nil {
 		return e.probe(ctx, policy, into, fn)
 	}
@@ -179,18 +178,27 @@ func (e *effectClaim) give(err error) error {
 	return err
 }
 
-// probe asks the outside world about the effect of an earlier run.
+// probe asks the outside world about the effect of an earlier run. As long as
+// there is no answer the effect is not settled, so that the next owner of the
+// handler's claim takes it over and asks again.
 func (e *effectClaim) probe(ctx context.Context, policy Takeover, into any, fn func(context.Context) (any, error)) error {
+	asked := false
+	defer func() {
+		if !asked {
+			e.run.g.beats.stop(e.beat)
+		}
+	}()
 	answer, err := policy.Probe(ctx, e.run.id.Key)
-	switch {
-	case err != nil:
-		e.settle(store.Release, nil)
+	if err != nil {
 		return e.give(err)
-	case answer.Answer == ProbeNotDone:
+	}
+	asked = true
+	switch answer.Answer {
+	case ProbeNotDone:
 		return e.perform(ctx, fn)
-	case answer.Answer == ProbeDone:
-		payload, _ := e.run.g.encode(answer.Result)
-		if err := e.succeed(ctx, payload, ""); err != nil {
+	case ProbeDone:
+		payload, omitted := e.run.g.encode(answer.Result)
+		if err := e.succeed(ctx, payload, omitted); err != nil {
 			return err
 		}
 		return decodeResult(e.run.g.opt.Codec, payload, into)
@@ -227,7 +235,7 @@ func (e *effectClaim) succeed(ctx context.Context, payload []byte, omitted strin
 	st, err := g.settle(context.WithoutCancel(ctx), s, time.Now().Add(g.opt.ClaimTimeout))
 	if err != nil {
 		e.run.shared.mu.Lock()
-		e.run.shared.pending = append(e.run.shared.pending, &effectDone{s: s, beat: e.beat})
+		e.run.shared.pending = append(e.run.shared.pending, effectDone{s: s, beat: e.beat})
 		e.run.shared.mu.Unlock()
 		g.emit(ctx, Event{Kind: EventUnrecorded, ID: e.req.ID, Kept: store.Succeed, Err: err})
 		return nil
@@ -255,19 +263,18 @@ func (e *effectClaim) settle(kind store.Kind, payload []byte) {
 
 // settleEffects records the effects that have happened and are not recorded
 // yet. No failure of the handler may be settled before: its retry would repeat
-// them.
+// them. Their renewals end here.
 func (a *Attempt) settleEffects(ctx context.Context, deadline time.Time) error {
-	if a.shared == nil {
-		return nil
-	}
 	a.shared.mu.Lock()
 	pending := a.shared.pending
+	a.shared.pending = nil
 	a.shared.mu.Unlock()
 	var errs []error
 	for _, p := range pending {
-		_, err := a.g.settle(ctx, p.s, deadline)
-		if err == nil {
-			a.g.beats.stop(p.beat)
+		st, err := a.g.settle(ctx, p.s, deadline)
+		a.g.beats.stop(p.beat)
+		if err == nil && st.Code != store.Lost {
+			a.g.emit(ctx, Event{Kind: EventEffectSucceeded, ID: p.s.ID})
 		}
 		errs = append(errs, err)
 	}

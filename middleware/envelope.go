@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/secondrun/secondrun/store"
 )
 
 // A payload is what the store keeps of an outcome:
@@ -71,7 +73,7 @@ func decodeResult(c Codec, payload []byte, into any) (err error) {
 	if into == nil {
 		return nil
 	}
-	if len(payload) < 2 || payload[0] != envelopeVersion {
+	if len(payload) < 2 || len(payload) > store.MaxPayload || payload[0] != envelopeVersion {
 		return &ResultError{Err: errEnvelope}
 	}
 	body := payload[2:]

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -42,7 +43,8 @@ type engine struct {
 // New returns a Guard for the named scope. The scope names the consumer: it is
 // part of every record's identity, must be the same in every process and
 // release of the consumer, and must differ between consumers that share a
-// store. It is an error when it is empty, longer than 64 KiB, or when the
+// store, from the scopes that [Guard.Sub] makes too: those are the name, "/" and
+// the segment. It is an error when it is empty, longer than 64 KiB, or when the
 // options do not fit together.
 func New(scope string, st store.Store, opt *Options) (*Guard, error) {
 	if st == nil {
@@ -100,7 +102,15 @@ func (g *Guard) Lease() time.Duration { return g.opt.Lease }
 // WaitHealthy returns nil when the store answers, as far as is known. While it
 // does not, WaitHealthy probes it and returns once it does, or with the cause
 // of ctx. Adapters call it before they receive.
-func (g *Guard) WaitHealthy(ctx context.Context) error { return g.health.wait(ctx) }
+//
+// It does not wait where handlers run without the store anyway (FailOpen,
+// Observe).
+func (g *Guard) WaitHealthy(ctx context.Context) error {
+	if g.runsUnguarded() {
+		return context.Cause(ctx)
+	}
+	return g.health.wait(ctx)
+}
 
 // Healthy reports whether the store answered lately: what a readiness check
 // can show.
@@ -113,7 +123,8 @@ func newEngine(st store.Store, o *Options, emit func(Event)) *engine {
 	}
 	e.limits.Batch = or(e.limits.Batch, 256)
 	e.limits.Parallel = or(e.limits.Parallel, 2)
-	e.health.ping = pinger(st, o.CallTimeout)
+	e.health.turn = make(chan struct{}, 1)
+	e.health.ping = pinger(st, o.CallTimeout, emit)
 	e.health.changed = func(open bool, err error) {
 		kind := EventStoreUp
 		if open {
@@ -124,7 +135,6 @@ func newEngine(st store.Store, o *Options, emit func(Event)) *engine {
 	e.claims = &batcher[store.ClaimRequest, store.Claim]{
 		call:     measured(e, emit, "claim", st.Claim),
 		id:       func(q *store.ClaimRequest) store.ID { return q.ID },
-		abandon:  e.abandonClaim,
 		same:     sameClaim,
 		timeout:  o.CallTimeout,
 		parallel: e.limits.Parallel, max: e.limits.Batch,
@@ -133,8 +143,6 @@ func newEngine(st store.Store, o *Options, emit func(Event)) *engine {
 	e.settles = &batcher[store.Settlement, store.Status]{
 		call:     measured(e, emit, "settle", st.Settle),
 		id:       func(q *store.Settlement) store.ID { return q.ID },
-		abandon:  func(store.Settlement, store.Status) {},
-		same:     func(*store.Settlement, *store.Settlement, *store.Status) bool { return false },
 		timeout:  o.CallTimeout,
 		parallel: e.limits.Parallel, max: e.limits.Batch,
 		inCall: make(map[store.ID]struct{}),
@@ -167,34 +175,43 @@ func measured[Q, A any](e *engine, emit func(Event), op string, call func(contex
 // leaseGroup extends the leases of one guard.
 func (g *Guard) leaseGroup() *beatGroup {
 	lease := g.opt.Lease
-	renew := measured(g.engine, func(e Event) { g.emit(context.Background(), e) }, "renew",
+	measured := measured(g.engine, func(e Event) { g.emit(context.Background(), e) }, "renew",
 		func(ctx context.Context, ls []store.Lease) ([]store.Status, error) {
 			return g.store.Renew(ctx, ls, lease)
 		})
+	renew := func(ls []store.Lease) ([]store.Status, error) {
+		ctx, cancel := context.WithTimeout(context.Background(), g.opt.CallTimeout)
+		defer cancel()
+		return measured(ctx, ls)
+	}
 	return &beatGroup{
 		lasts: lease, margin: min(lease/10, 2*time.Second), max: g.limits.Batch,
 		timeout: g.opt.CallTimeout, cause: ErrLeaseLost,
-		extend: func(ctx context.Context, beats []*beat) []error { return renewAll(ctx, beats, renew) },
+		extend: func(_ context.Context, beats []*beat) []error { return renewAll(beats, renew) },
+		failed: func(b *beat, err error) {
+			g.emit(context.Background(), Event{Kind: EventRenewFailed, ID: leaseOf(b).ID, Err: err})
+		},
 	}
 }
 
-type renewFunc func(context.Context, []store.Lease) ([]store.Status, error)
+// renewFunc is one call of the store, with a timeout of its own.
+type renewFunc func([]store.Lease) ([]store.Status, error)
 
-func renewAll(ctx context.Context, beats []*beat, renew renewFunc) []error {
+func renewAll(beats []*beat, renew renewFunc) []error {
 	slices.SortFunc(beats, func(a, b *beat) int { return leaseOf(a).ID.Compare(leaseOf(b).ID) })
 	leases := make([]store.Lease, len(beats))
 	for i, b := range beats {
 		leases[i] = leaseOf(b)
 	}
 	errs := make([]error, len(beats))
-	statuses, err := renew(ctx, leases)
+	statuses, err := renew(leases)
 	for i := range errs {
 		if errs[i] = err; err == nil {
 			errs[i] = renewed(statuses[i])
 		}
 	}
 	if err != nil && len(leases) > 1 {
-		renewSingly(ctx, leases, errs, renew)
+		renewSingly(leases, errs, renew)
 	}
 	return errs
 }
@@ -202,13 +219,13 @@ func renewAll(ctx context.Context, beats []*beat, renew renewFunc) []error {
 // renewSingly repeats a failed call item by item, so that one item that the
 // store cannot digest does not cost the others their leases. A store that
 // fails several times in a row is down.
-func renewSingly(ctx context.Context, leases []store.Lease, errs []error, renew renewFunc) {
+func renewSingly(leases []store.Lease, errs []error, renew renewFunc) {
 	failed := 0
 	for i := range leases {
-		if failed == opensAfter || ctx.Err() != nil {
+		if failed == opensAfter {
 			return
 		}
-		statuses, err := renew(ctx, leases[i:i+1])
+		statuses, err := renew(leases[i : i+1])
 		if err != nil {
 			failed++
 			continue
@@ -246,10 +263,11 @@ func (g *Guard) Shutdown(ctx context.Context) error {
 		return nil
 	}
 	g.mu.Lock()
-	for a := range g.running {
+	running := slices.Collect(maps.Keys(g.running))
+	g.mu.Unlock()
+	for _, a := range running {
 		a.abort(ErrShutdown)
 	}
-	g.mu.Unlock()
 	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.opt.Grace)
 	defer cancel()
 	return g.waitIdle(grace)
@@ -278,14 +296,34 @@ func (e *engine) signalLocked() {
 	}
 }
 
-// enter registers a claim that is held; false when the engine is closing.
-func (e *engine) enter(a *Attempt) bool {
+// enter registers a run; false when the engine takes no more.
+func (e *engine) enter(ctx context.Context, a *Attempt) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.closing {
+	if e.closedLocked(ctx) {
 		return false
 	}
 	e.running[a] = struct{}{}
+	return true
+}
+
+// closed reports whether the engine takes no more claims. A handler that is
+// still running may claim what it needs to finish.
+func (e *engine) closed(ctx context.Context) bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.closedLocked(ctx)
+}
+
+func (e *engine) closedLocked(ctx context.Context) bool {
+	if !e.closing {
+		return false
+	}
+	for r := runFrom(ctx); r != nil; r = r.outer {
+		if _, ok := e.running[r.attempt]; ok {
+			return false
+		}
+	}
 	return true
 }
 

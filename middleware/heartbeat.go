@@ -33,6 +33,8 @@ type beatGroup struct {
 	// errGone hold lost for good, any other error try again.
 	extend func(ctx context.Context, beats []*beat) []error
 	cause  error // with which a lost hold cancels
+	// failed, if there is one, is told of every extension to be tried again.
+	failed func(b *beat, err error)
 }
 
 // gone marks an extension that was refused for good.
@@ -168,7 +170,7 @@ func (h *heartbeat) tick() {
 		switch {
 		case !now.Before(b.until):
 			over = append(over, b)
-		case !b.flying && b.renewable(now) && b.due.Before(now.Add(b.group.lasts/24)):
+		case !b.flying && b.renewable(b.due) && b.due.Before(now.Add(b.group.lasts/24)):
 			b.flying = true
 			due[b.group] = append(due[b.group], b)
 		}
@@ -205,7 +207,8 @@ func (h *heartbeat) extend(g *beatGroup, beats []*beat) {
 
 func (h *heartbeat) answer(g *beatGroup, beats []*beat, errs []error, sent time.Time) {
 	now := time.Now()
-	var lost []*beat
+	var lost, failed []*beat
+	var why []error
 	h.mu.Lock()
 	for i, b := range beats {
 		b.flying = false
@@ -224,6 +227,7 @@ func (h *heartbeat) answer(g *beatGroup, beats []*beat, errs []error, sent time.
 			lost = append(lost, b)
 			continue
 		default:
+			failed, why = append(failed, b), append(why, err)
 			b.due = now.Add(g.lasts/24 + rand.N(g.lasts/24+1)) //nolint:gosec // spreads load, guards nothing
 		}
 		h.armLocked(now, b.next())
@@ -231,6 +235,11 @@ func (h *heartbeat) answer(g *beatGroup, beats []*beat, errs []error, sent time.
 	h.mu.Unlock()
 	for _, b := range lost {
 		b.lost(g.cause)
+	}
+	for i, b := range failed {
+		if g.failed != nil {
+			g.failed(b, why[i])
+		}
 	}
 }
 

@@ -1,9 +1,11 @@
 package secondrun
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"time"
 
@@ -124,7 +126,9 @@ type Takeover struct {
 	Park bool
 	// Probe asks the outside world, by a reference of your own, whether the
 	// earlier run had its effect, before anything is repeated. It runs under
-	// the new claim. Park must not be set.
+	// the new claim. When it fails or panics, the claim is left to expire, and
+	// the next owner asks again; each time counts as a crash. Park must not be
+	// set.
 	Probe func(ctx context.Context, key string) (Probed, error)
 }
 
@@ -170,6 +174,7 @@ func (o *Options) resolve() (Options, error) {
 	if r.Holder == "" {
 		r.Holder = holder()
 	}
+	r.Effects, r.FingerprintKey = maps.Clone(r.Effects), bytes.Clone(r.FingerprintKey)
 	return r, r.check()
 }
 
@@ -198,6 +203,9 @@ func (o *Options) check() error {
 	}
 	if len(o.Holder) > store.MaxText {
 		errs = append(errs, fmt.Errorf("the holder is longer than %d bytes", store.MaxText))
+	}
+	if name := o.Codec.Name(); len(name) > maxCodecName {
+		errs = append(errs, fmt.Errorf("the name of the codec is longer than %d bytes: %q", maxCodecName, name))
 	}
 	for name, t := range o.Effects {
 		if t.Park && t.Probe != nil {

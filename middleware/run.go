@@ -64,10 +64,9 @@ func (a *Attempt) Run(ctx context.Context) Decision {
 		return a.decision
 	}
 	defer a.g.leave(a)
-	if done := a.prepare(ctx); done {
-		return a.decision
+	if a.ready(ctx) && a.cleared(ctx) {
+		a.execute(ctx)
 	}
-	a.execute(ctx)
 	return a.decision
 }
 
@@ -82,14 +81,14 @@ func (a *Attempt) follow(ctx context.Context) {
 	case <-a.leader.done:
 		a.g.claimAll(ctx, []*Attempt{a})
 	case <-ctx.Done():
-		a.decide1(Decision{Action: Retry, Err: context.Cause(ctx), ID: a.id})
+		a.bar(Decision{Action: Retry, Err: context.Cause(ctx), ID: a.id})
 	}
 }
 
-// prepare makes sure that the claim is worth a run: its lease is young enough,
-// and an earlier run that ended without an outcome has been probed. It returns
-// true when the handler must not run.
-func (a *Attempt) prepare(ctx context.Context) (done bool) {
+// ready makes sure that the claim is worth a run: nobody has cancelled it, and
+// its lease is young enough. Otherwise it gives the claim back and returns
+// false.
+func (a *Attempt) ready(ctx context.Context) bool {
 	cause := a.aborted()
 	if cause == nil {
 		cause = context.Cause(ctx)
@@ -97,39 +96,74 @@ func (a *Attempt) prepare(ctx context.Context) (done bool) {
 	if cause == nil && a.g.beats.left(a.beat) < a.g.opt.Lease/2-a.g.leases.margin {
 		cause = a.g.beats.now(a.beat) // the claim took long: confirm it first
 	}
-	if cause != nil {
-		a.finish(ctx, &outcome{kind: store.Release, err: cause})
-		a.decision.Ran = false
+	switch {
+	case cause == nil:
 		return true
+	case a.unprobed():
+		a.desert(cause)
+	default:
+		a.finish(ctx, &outcome{kind: store.Release, err: cause})
 	}
-	if a.claim.Takeover && a.g.opt.Takeover.Probe != nil {
-		return a.probe(ctx)
-	}
+	a.decision.Ran = false
 	return false
 }
 
-// probe asks the outside world about the run that was displaced.
-func (a *Attempt) probe(ctx context.Context) (done bool) {
+// desert ends the renewals and leaves the claim to expire, so that whoever takes
+// over knows that there is something to ask about. See [Attempt.unprobed].
+func (a *Attempt) desert(cause error) {
+	a.returned()
+	a.g.beats.stop(a.beat)
+	a.decide1(Decision{
+		Action: Retry, After: around(a.g.opt.Lease), Verdict: store.Granted,
+		Err: cause, ID: a.id, HoldLost: a.lostHold(),
+	})
+}
+
+// cleared asks the outside world about the run that was displaced, if there was
+// one, and returns whether the handler must run. It decides in a defer, as
+// execute does.
+func (a *Attempt) cleared(ctx context.Context) (run bool) {
+	if !a.unprobed() {
+		return true
+	}
 	pctx, cancel := a.begin(ctx)
 	defer cancel(nil)
-	answer, err := a.g.opt.Takeover.Probe(pctx, a.id.Key)
-	switch {
-	case err != nil:
-		o := a.judge(pctx, &runShared{}, err, nil)
-		a.finish(ctx, o)
-	case answer.Answer == ProbeNotDone:
+	defer a.whenDone(ctx)()
+	var o *outcome
+	err := errPanic
+	defer func() {
+		switch {
+		case run:
+			return
+		case o == nil:
+			a.desert(err)
+		default:
+			a.asked = true
+			a.finish(ctx, o)
+			if a.decision.Action == Ack {
+				a.decision.Result = o.payload
+			}
+		}
+		a.decision.Ran, a.decision.Failed = false, false
+	}()
+	var answer Probed
+	if answer, err = a.g.opt.Takeover.Probe(pctx, a.id.Key); err != nil {
 		return false
-	case answer.Answer == ProbeDone:
-		o := &outcome{kind: store.Succeed}
-		o.payload, o.omitted = a.g.encode(answer.Result)
-		a.finish(ctx, o)
-		a.decision.Result = o.payload
-	default:
-		f := &FailedError{Failure: store.FailedParked}
-		a.finish(ctx, &outcome{kind: store.Park, err: f, payload: failureEnvelope(0, "outcome unknown")})
 	}
-	a.decision.Ran = false
-	return true
+	switch answer.Answer {
+	case ProbeNotDone:
+		a.asked = true
+		return true
+	case ProbeDone:
+		o = &outcome{kind: store.Succeed}
+		o.payload, o.omitted = a.g.encode(answer.Result)
+	default:
+		o = &outcome{
+			kind: store.Park, err: &FailedError{Failure: store.FailedParked},
+			payload: failureEnvelope(0, "outcome unknown"),
+		}
+	}
+	return false
 }
 
 // execute runs the handler and settles in a defer, so that a panic or a
@@ -138,29 +172,19 @@ func (a *Attempt) execute(ctx context.Context) {
 	g := a.g
 	hctx, cancel := a.begin(ctx)
 	defer cancel(nil)
-	if ctx.Done() != nil {
-		stop := context.AfterFunc(ctx, func() { g.beats.limit(a.beat, time.Now().Add(g.opt.Grace), nil) })
-		defer stop()
-	}
-	a.shared = &runShared{}
-	r := &run{g: g, id: a.id, token: a.req.Token, outer: runFrom(ctx), attempt: a, shared: a.shared}
-	rctx := context.WithValue(hctx, runKey{}, r)
-	rctx = store.WithHeld(rctx, a.held(r))
+	defer a.whenDone(ctx)()
+	a.run = run{g: g, id: a.id, token: a.req.Token, outer: runFrom(ctx), attempt: a, shared: &a.shared}
+	a.held = a.holding()
+	rctx := store.WithHeld(context.WithValue(hctx, runKey{}, &a.run), &a.held)
 
 	start := time.Now()
-	returned := false
-	var result any
-	var err error
+	err := errPanic
 	defer func() {
-		if !returned {
-			err = errPanic
-		}
+		a.returned()
 		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
-		a.result = result
-		a.finish(ctx, a.judge(hctx, a.shared, err, result))
+		a.finish(ctx, a.judge(hctx, err, a.result))
 	}()
-	result, err = a.p.handle(rctx, a.d.Message)
-	returned = true
+	a.result, err = a.p.handle(rctx, a.d.Message)
 }
 
 // errPanic stands for a panic or a runtime.Goexit, which goes on by itself.
@@ -169,19 +193,22 @@ var (
 	errPanic    = Transient(errPanicked)
 )
 
-// held is the claim as a store package sees it.
-func (a *Attempt) held(r *run) *store.Held {
-	return &store.Held{
+// holding is the claim as a store package sees it.
+func (a *Attempt) holding() store.Held {
+	return store.Held{
 		Lease: store.Lease{ID: a.id, Token: a.req.Token}, Fence: a.claim.Fence, Retention: a.g.opt.Retention,
 		Encode: func(result any) []byte {
 			payload, omitted := a.g.encode(result)
 			if omitted != "" {
 				a.g.emit(context.Background(), Event{Kind: EventResultOmitted, ID: a.id, Reason: omitted})
 			}
+			a.shared.mu.Lock()
+			a.shared.committed = payload
+			a.shared.mu.Unlock()
 			return payload
 		},
 		Completing: func() {
-			r.shared.completing.Store(true)
+			a.shared.completing.Store(true)
 			a.g.beats.stop(a.beat)
 		},
 	}
@@ -205,31 +232,36 @@ func (g *Guard) encode(result any) (payload []byte, omitted string) {
 type wrapped struct{ v any }
 
 // judge decides what a handler's return means. hctx is the handler's context.
-func (a *Attempt) judge(hctx context.Context, shared *runShared, err error, result any) *outcome {
+func (a *Attempt) judge(hctx context.Context, err error, result any) *outcome {
 	o := &outcome{err: err}
 	cause := context.Cause(hctx)
-	completing := shared.completing.Load()
+	if mark := a.shared.neutral(); mark != nil {
+		o.kind, o.err, o.after = store.Release, mark, waitOf(mark)
+		return o
+	}
 	switch {
-	case shared.neutral() != nil:
-		busy := shared.neutral()
-		o.kind, o.err, o.after = store.Release, busy, waitOf(busy)
-	case err == nil && completing:
+	case err == nil && a.shared.completing.Load():
 		o.err = ErrNotCommitted
 		a.transient(o, 0)
+		return o
 	case err == nil:
 		o.kind = store.Succeed
 		o.payload, o.omitted = a.g.encode(result)
+		return o
 	case cancelled(err, cause) && errors.Is(cause, ErrMaxRuntime):
 		o.err = ErrMaxRuntime
 		a.transient(o, 0)
+		return o
 	case cancelled(err, cause):
 		o.kind = store.Release
+		return o
+	}
+	switch class, after := a.g.classify(err); class {
+	case classNeutral:
+		o.kind, o.after = store.Release, waitOf(err)
+	case ClassTransient:
+		a.transient(o, after)
 	default:
-		class, after := a.g.classify(err)
-		if class == ClassTransient {
-			a.transient(o, after)
-			break
-		}
 		o.kind, o.payload = store.Fail, a.g.failure(ClassTerminal, err)
 	}
 	return o
@@ -240,7 +272,7 @@ func (a *Attempt) judge(hctx context.Context, shared *runShared, err error, resu
 func (a *Attempt) transient(o *outcome, after time.Duration) {
 	o.payload = a.g.failure(ClassTransient, o.err)
 	failures := a.claim.Failures + 1
-	if a.g.opt.MaxFailures > 0 && failures >= a.g.opt.MaxFailures {
+	if most := limit(a.g.opt.MaxFailures); most > 0 && failures >= most {
 		o.kind = store.Fail
 		return
 	}
@@ -251,13 +283,19 @@ func (a *Attempt) transient(o *outcome, after time.Duration) {
 }
 
 func (g *Guard) classify(err error) (Class, time.Duration) {
+	class, after := g.classifyKnown(err)
+	return or(class, g.opt.Unclassified), after
+}
+
+// classifyKnown is zero where nothing is known.
+func (g *Guard) classifyKnown(err error) (Class, time.Duration) {
 	class, after := classify(err)
 	if g.opt.Classify != nil {
 		if c := g.opt.Classify(err); c != 0 {
 			class = c
 		}
 	}
-	return or(class, g.opt.Unclassified), after
+	return class, after
 }
 
 // failure describes an error for the record.

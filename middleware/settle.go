@@ -14,15 +14,23 @@ import (
 // although the consumer is shutting down.
 func (a *Attempt) finish(ctx context.Context, o *outcome) {
 	ctx = context.WithoutCancel(ctx)
+	a.returned()
 	defer a.g.beats.stop(a.beat)
-	a.decision = a.record(ctx, o)
+	a.decide1(a.record(ctx, o))
 	a.decision.HoldLost = a.lostHold()
-	a.decided = true
+	if a.decision.Action == Ack && o.err != nil && o.err != ErrNotCommitted { //nolint:errorlint // set by judge
+		a.shared.mu.Lock() // a transaction had settled it: its result is the one that counts
+		a.result, a.decision.Result = nil, a.shared.committed
+		a.shared.mu.Unlock()
+	}
 }
 
 func (a *Attempt) record(ctx context.Context, o *outcome) Decision {
 	deadline := time.Now().Add(a.g.opt.SettleTimeout)
-	if o.kind != store.Succeed {
+	switch {
+	case o.kind == store.Succeed: // needs no effects any more: one try will do
+		_ = a.settleEffects(ctx, time.Now())
+	default:
 		if err := a.settleEffects(ctx, deadline); err != nil {
 			return a.unrecorded(ctx, o, err)
 		}
@@ -72,7 +80,7 @@ func (g *Guard) settle(ctx context.Context, s store.Settlement, deadline time.Ti
 		if err == nil {
 			return answers[0], nil
 		}
-		if !again(ctx, err, n, deadline) {
+		if !repeatable(ctx, err) || !pause(ctx, n, deadline) {
 			return store.Status{}, err
 		}
 		solo = true
@@ -114,61 +122,4 @@ func waitOf(err error) time.Duration {
 		return busy.After
 	}
 	return 0
-}
-
-// runsAnyway reports whether the delivery runs although it holds no claim.
-func (a *Attempt) runsAnyway() bool {
-	d := &a.decision
-	switch {
-	case errors.Is(d.Err, ErrShutdown), errors.Is(d.Err, ErrReentrant), errors.Is(d.Err, context.Canceled), d.Ran:
-		return false
-	case errors.Is(d.Err, ErrKey):
-		return d.Action == DeadLetter && (a.g.opt.RunWithoutKey || a.g.opt.Mode == Observe)
-	case errors.Is(d.Err, ErrStore):
-		return a.g.opt.FailOpen || a.g.opt.Mode == Observe
-	}
-	return a.g.opt.Mode == Observe
-}
-
-// runUnclaimed runs the handler without a claim and decides from its error
-// alone.
-func (a *Attempt) runUnclaimed(ctx context.Context) {
-	switch {
-	case errors.Is(a.decision.Err, ErrStore):
-		a.g.emit(ctx, Event{Kind: EventFailOpen, ID: a.id, Err: a.decision.Err})
-	case a.g.opt.Mode == Observe:
-		a.g.emit(ctx, Event{Kind: EventWouldSuppress, ID: a.id, Verdict: a.decision.Verdict, Err: a.decision.Err})
-	}
-	d := Decision{Ran: true, ID: a.id, Verdict: a.decision.Verdict}
-	hctx, cancel := a.begin(ctx)
-	defer cancel(nil)
-	r := &run{g: a.g, id: a.id, outer: runFrom(ctx), attempt: a, shared: &runShared{}}
-	rctx := context.WithValue(hctx, runKey{}, r)
-
-	start := time.Now()
-	returned := false
-	var result any
-	var err error
-	defer func() {
-		if !returned {
-			err = errPanic
-		}
-		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
-		d.Err = err
-		switch class, after := a.g.classify(err); {
-		case err == nil:
-			d.Action = Ack
-			d.Result, _ = a.g.encode(result)
-		case cancelled(err, context.Cause(hctx)):
-			d.Action = Retry
-		case class == ClassTransient:
-			d.Action, d.Failed, d.After = Retry, true, or(after, a.g.opt.Backoff.after(1))
-		default:
-			d.Action, d.Failed = DeadLetter, true
-		}
-		d.HoldLost = a.lostHold()
-		a.result, a.decided, a.decision = result, true, d
-	}()
-	result, err = a.p.handle(rctx, a.d.Message)
-	returned = true
 }

@@ -1,0 +1,262 @@
+package secondrun
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+func (g *Guard) request(id store.ID, delivery string, fp store.Fingerprint) store.ClaimRequest {
+	if len(delivery) > store.MaxText {
+		_, delivery, _ = store.ID{Key: delivery}.Encode()
+	}
+	return store.ClaimRequest{
+		ID: id, Token: store.NewToken(),
+		Lease: g.opt.Lease, Retention: max(g.opt.FailureRetention, g.opt.Retention),
+		MaxFailures: limit(g.opt.MaxFailures), MaxCrashes: limit(g.opt.MaxCrashes),
+		ParkOnTakeover: g.opt.Takeover.Park, KeepFailures: g.opt.KeepFailures,
+		Fingerprint: fp, Delivery: delivery, Holder: g.opt.Holder,
+	}
+}
+
+// claimAll claims the attempts together and starts to renew what was granted.
+func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
+	if len(as) == 0 {
+		return
+	}
+	slices.SortFunc(as, func(a, b *Attempt) int { return a.id.Compare(b.id) })
+	reqs := make([]store.ClaimRequest, len(as))
+	for i, a := range as {
+		reqs[i] = a.req
+	}
+	if g.closed(ctx) {
+		for _, a := range as {
+			a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
+			a.end()
+		}
+		return
+	}
+	answers, sent, errs := g.claimRetrying(ctx, reqs, g.opt.Takeover.Probe != nil)
+	for i, a := range as {
+		a.claim, a.sent = answers[i], sent[i]
+		a.claimed(ctx, errs[i])
+		if a.decided {
+			a.end() // nobody need wait for it
+		}
+	}
+}
+
+// claimed takes the store's answer.
+func (a *Attempt) claimed(ctx context.Context, err error) {
+	if err != nil {
+		a.claimFailed(ctx, err)
+		return
+	}
+	a.g.verdict(ctx, a.id, &a.claim)
+	if a.claim.Verdict != store.Granted {
+		a.decide1(a.decide(&a.claim))
+		if v := a.claim.Verdict; a.g.opt.Mode == Enforce && v != store.Busy && v != store.Refused {
+			a.g.emit(ctx, Event{Kind: EventSuppressed, ID: a.id, Verdict: v})
+		}
+		return
+	}
+	until := a.sent.Add(a.claim.Remaining - a.g.leases.margin)
+	beat := a.g.beats.add(a.g.leases, store.Lease{ID: a.id, Token: a.req.Token}, until, a.leaseLost)
+	a.g.beats.limit(beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
+	a.mu.Lock()
+	a.beat = beat
+	a.mu.Unlock()
+	if !a.g.enter(ctx, a) {
+		a.g.beats.stop(beat)
+		a.giveBack(0)
+		a.beat = nil
+		a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
+	}
+}
+
+// claimFailed decides about a claim that has no answer.
+func (a *Attempt) claimFailed(ctx context.Context, err error) {
+	var left *leftError
+	switch {
+	case errors.As(err, &left):
+		a.bar(Decision{Action: Retry, Err: left.cause, ID: a.id})
+	case ctx.Err() != nil: // not even Options.FailOpen starts a run now
+		a.bar(Decision{Action: Retry, Err: &storeError{err}, ID: a.id})
+	default:
+		a.decide1(Decision{Action: Retry, After: around(a.g.opt.Lease / 3), Err: &storeError{err}, ID: a.id})
+	}
+}
+
+func (g *Guard) verdict(ctx context.Context, id store.ID, c *store.Claim) {
+	e := Event{Kind: EventVerdict, ID: id, Verdict: c.Verdict, Takeover: c.Takeover, Starts: c.Starts}
+	if c.Verdict == store.Busy {
+		e.Duration = c.Remaining
+	}
+	g.emit(ctx, e)
+}
+
+// claimRetrying claims until every item has an answer, an item's error is
+// permanent, or the time for it is over. It repeats with the same tokens, so
+// that a claim whose reply was lost is recognised as one's own. What may have
+// been granted without our knowing is given back, unless takeovers are probed.
+func (g *Guard) claimRetrying(ctx context.Context, reqs []store.ClaimRequest, probed bool) ([]store.Claim, []time.Time, []error) {
+	deadline := time.Now().Add(g.opt.ClaimTimeout)
+	sent := make([]time.Time, len(reqs))
+	for i := range sent {
+		sent[i] = deadline.Add(-g.opt.ClaimTimeout)
+	}
+	if ctx.Err() != nil {
+		errs := make([]error, len(reqs))
+		for i := range errs {
+			errs[i] = &leftError{cause: context.Cause(ctx)}
+		}
+		return make([]store.Claim, len(reqs)), sent, errs
+	}
+	answers, errs := g.claims.do(ctx, reqs, false)
+	c := claiming{g: g, reqs: reqs, answers: answers, sent: sent, errs: errs}
+	for i := range reqs {
+		if errs[i] == nil {
+			errs[i] = answers[i].Err
+		}
+		if errs[i] != nil {
+			c.failed = append(c.failed, i)
+		}
+	}
+	if len(c.failed) > 0 {
+		firsts := slices.Clone(errs)
+		failed := c.failed
+		c.repeat(ctx, deadline)
+		for _, i := range failed {
+			if errs[i] != nil && !probed {
+				g.giveBackUnknown(reqs[i], errs[i], firsts[i])
+			}
+		}
+	}
+	return answers, sent, errs
+}
+
+// claiming repeats claims that were not answered.
+type claiming struct {
+	g       *Guard
+	reqs    []store.ClaimRequest
+	answers []store.Claim
+	sent    []time.Time
+	errs    []error
+	failed  []int // what to repeat
+}
+
+// repeat repeats the claims one by one, in rounds, so that an item that the
+// store cannot digest does not cost its neighbours their answers.
+func (c *claiming) repeat(ctx context.Context, deadline time.Time) {
+	for n := 1; ; n++ {
+		c.failed = slices.DeleteFunc(c.failed, func(i int) bool { return c.errs[i] == nil || !repeatable(ctx, c.errs[i]) })
+		if len(c.failed) == 0 || c.g.gaveUp() || !pause(ctx, n, deadline) {
+			return
+		}
+		c.round(ctx, deadline)
+	}
+}
+
+// round repeats every claim once, those that were not tried in the last round
+// first. A store that fails several times in a row is down.
+func (c *claiming) round(ctx context.Context, deadline time.Time) {
+	inRow := 0
+	for k, i := range c.failed {
+		if inRow == opensAfter || ctx.Err() != nil || time.Now().After(deadline) {
+			c.failed = append(slices.Clone(c.failed[k:]), c.failed[:k]...)
+			return
+		}
+		c.sent[i] = time.Now()
+		as, es := c.g.claims.do(ctx, c.reqs[i:i+1], true)
+		c.answers[i], c.errs[i] = as[0], es[0]
+		if c.errs[i] == nil {
+			c.errs[i] = as[0].Err
+		}
+		if inRow++; c.errs[i] == nil {
+			inRow = 0
+		}
+	}
+}
+
+// gaveUp reports whether a claim need not be repeated, since the store is known
+// to be away and the handler runs without it.
+func (g *Guard) gaveUp() bool { return g.runsUnguarded() && g.health.open() }
+
+// runsUnguarded reports whether handlers run although the store is away.
+func (g *Guard) runsUnguarded() bool { return g.opt.FailOpen || g.opt.Mode == Observe }
+
+// repeatable reports whether asking again can help.
+func repeatable(ctx context.Context, err error) bool {
+	return !errors.Is(err, store.ErrPermanent) && ctx.Err() == nil
+}
+
+// pause waits before the nth repetition; false when there must be none.
+func pause(ctx context.Context, n int, deadline time.Time) bool {
+	wait := Backoff{Base: 20 * time.Millisecond, Max: time.Second}.after(n)
+	if time.Now().Add(wait).After(deadline) {
+		return false
+	}
+	t := time.NewTimer(wait)
+	defer t.Stop()
+	select {
+	case <-t.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// giveBackUnknown releases a claim that may have been granted without our
+// knowing: it would block its key for a lease. first is the error of the first
+// call, err that of the last.
+func (e *engine) giveBackUnknown(q store.ClaimRequest, err, first error) {
+	var left *leftError
+	if !errors.As(err, &left) {
+		e.later(func() { e.release(q) })
+		return
+	}
+	repeated := err != first //nolint:errorlint // the very same error
+	switch {
+	case left.answer != nil:
+		e.later(func() {
+			<-left.answer // bounded by the timeout of the call
+			if repeated || left.sent() {
+				e.release(q)
+			}
+		})
+	case repeated:
+		e.later(func() { e.release(q) })
+	}
+}
+
+func (e *engine) release(q store.ClaimRequest) {
+	s := store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Release, Retention: q.Retention}
+	ctx, cancel := context.WithTimeout(context.Background(), e.settles.timeout)
+	defer cancel()
+	_, _ = e.settles.do(ctx, []store.Settlement{s}, false) // best effort: the lease ends anyway
+}
+
+// giveBack releases a claim whose handler has not run.
+func (a *Attempt) giveBack(after time.Duration) {
+	if a.unprobed() {
+		return
+	}
+	s := store.Settlement{
+		ID: a.id, Token: a.req.Token, Kind: store.Release,
+		NotBefore: after, Retention: a.g.opt.FailureRetention,
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), a.g.opt.CallTimeout)
+	defer cancel()
+	_, _ = a.g.settles.do(ctx, []store.Settlement{s}, false) // best effort: the lease ends anyway
+}
+
+// unprobed reports whether an earlier run ended with an unknown outcome about
+// which nobody has asked yet. Such a claim is never released, only left to
+// expire: a released record would not say any more that there is something to
+// ask.
+func (a *Attempt) unprobed() bool {
+	return a.claim.Takeover && a.g.opt.Takeover.Probe != nil && !a.asked
+}

@@ -1,0 +1,74 @@
+package secondrun
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/secondrun/secondrun/store"
+)
+
+// runsAnyway reports whether the delivery runs although it holds no claim.
+func (a *Attempt) runsAnyway() bool {
+	d := &a.decision
+	switch {
+	case a.barred, d.Ran:
+		return false
+	case errors.Is(d.Err, ErrKey):
+		return d.Action == DeadLetter && (a.g.opt.RunWithoutKey || a.g.opt.Mode == Observe)
+	case a.g.opt.Mode == Observe:
+		return true
+	}
+	// A record that cannot be understood is no outage.
+	return a.g.opt.FailOpen && errors.Is(d.Err, ErrStore) &&
+		!errors.Is(d.Err, store.ErrCorrupt) && !errors.Is(d.Err, store.ErrIncompatible)
+}
+
+// runUnclaimed runs the handler without a claim and decides from its error
+// alone.
+func (a *Attempt) runUnclaimed(ctx context.Context) {
+	if !a.g.enter(ctx, a) {
+		a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
+		return
+	}
+	defer a.g.leave(a)
+	switch {
+	case errors.Is(a.decision.Err, ErrStore):
+		a.g.emit(ctx, Event{Kind: EventFailOpen, ID: a.id, Err: a.decision.Err})
+	case a.g.opt.Mode == Observe:
+		a.g.emit(ctx, Event{Kind: EventWouldSuppress, ID: a.id, Verdict: a.decision.Verdict, Err: a.decision.Err})
+	}
+	hctx, cancel := a.begin(ctx)
+	defer cancel(nil)
+	a.run = run{g: a.g, id: a.id, outer: runFrom(ctx), attempt: a, shared: &a.shared}
+	// A claim of an outer handler is not this one's to settle.
+	rctx := store.WithHeld(context.WithValue(hctx, runKey{}, &a.run), nil)
+
+	start := time.Now()
+	err := errPanic
+	defer func() {
+		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
+		a.decide1(a.decideUnclaimed(err, context.Cause(hctx)))
+	}()
+	a.result, err = a.p.handle(rctx, a.d.Message)
+}
+
+// decideUnclaimed decides from what the handler returned.
+func (a *Attempt) decideUnclaimed(err, cause error) Decision {
+	d := Decision{Ran: true, ID: a.id, Verdict: a.decision.Verdict, Err: err, HoldLost: a.lostHold()}
+	if err == nil {
+		d.Action = Ack
+		return d
+	}
+	switch class, after := a.g.classify(err); {
+	case cancelled(err, cause) && !errors.Is(cause, ErrMaxRuntime):
+		d.Action = Retry
+	case class == classNeutral:
+		d.Action, d.After = Retry, waitOf(err)
+	case class == ClassTransient:
+		d.Action, d.Failed, d.After = Retry, true, or(after, a.g.opt.Backoff.after(1))
+	default:
+		d.Action, d.Failed = DeadLetter, true
+	}
+	return d
+}
