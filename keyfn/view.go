@@ -1,7 +1,6 @@
 package keyfn
 
 import (
-	"bytes"
 	"encoding/base64"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -148,56 +147,4 @@ func (m *message) Header(name string) []string {
 		return nil
 	}
 	return m.outer.Header(name)
-}
-
-// Fields returns the members with these names of a body that is a JSON object,
-// in one reading of it, for views of one's own. A member that is not there is
-// nil, and so are all of a body that is another JSON value. A body that is not
-// one valid JSON value is an error as in [JSON].
-func Fields(body []byte, names ...string) ([]Raw, error) {
-	values := make([]Raw, len(names))
-	text, err := document(body)
-	if err != nil {
-		return nil, asError("Fields", "", err)
-	}
-	if err := readFields(text, names, values); err != nil {
-		return nil, asError("Fields", "", syntax(err))
-	}
-	return values, nil
-}
-
-// Raw is a JSON value as it stands in the message.
-type Raw []byte
-
-// IsString reports whether the value is a JSON string.
-func (r Raw) IsString() bool { return jsontext.Value(r).Kind() == '"' }
-
-// IsNull reports whether the value is null or not there.
-func (r Raw) IsNull() bool { return len(r) == 0 || jsontext.Value(r).Kind() == 'n' }
-
-// IsObject reports whether the value is a JSON object.
-func (r Raw) IsObject() bool { return jsontext.Value(r).Kind() == '{' }
-
-// IsArray reports whether the value is a JSON array.
-func (r Raw) IsArray() bool { return jsontext.Value(r).Kind() == '[' }
-
-// Text returns the text of a JSON string, "" for anything else.
-func (r Raw) Text() string {
-	if !r.IsString() {
-		return ""
-	}
-	b, err := jsontext.AppendUnquote(nil, bytes.TrimSpace(r))
-	if err != nil {
-		return ""
-	}
-	return string(b)
-}
-
-// Scalar returns what [JSON] gives for the value: ErrMissing if it is not
-// there.
-func (r Raw) Scalar() (string, error) {
-	if len(r) == 0 {
-		return "", ErrMissing
-	}
-	return scalar(jsontext.Value(r), false)
 }

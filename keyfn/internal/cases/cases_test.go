@@ -1,0 +1,90 @@
+package cases
+
+import (
+	"errors"
+	"strings"
+	"testing"
+
+	"github.com/secondrun/secondrun/keyfn"
+)
+
+// TestCases derives every key of every case.
+func TestCases(t *testing.T) {
+	ids := map[string]bool{}
+	for _, c := range All() {
+		ids[c.ID] = true
+		t.Run(c.ID+" "+c.Name, func(t *testing.T) { derive(t, c) })
+	}
+	for _, id := range []string{"U01", "U02", "U04", "U05", "U13", "U22", "U32", "U34", "P01", "P02", "P03", "P04", "P05", "P06", "P07", "P08", "P11", "P13", "P14", "P15", "P16"} {
+		if !ids[id] {
+			t.Errorf("%s has no case", id)
+		}
+	}
+}
+
+func derive(t *testing.T, c Case) {
+	keyOf := map[string]string{}
+	eventOf := map[string]string{}
+	for _, m := range c.Messages {
+		key, err := c.Key(m.Message)
+		if m.Err != nil {
+			var typed *keyfn.Error
+			if !errors.Is(err, m.Err) || !errors.As(err, &typed) || key != "" {
+				t.Errorf("%s: %q, %v; want %v", m.Name, key, err, m.Err)
+			}
+			continue
+		}
+		if err != nil {
+			t.Errorf("%s: %v", m.Name, err)
+			continue
+		}
+		if m.Key != "" && key != m.Key {
+			t.Errorf("%s: %q, want %q", m.Name, key, m.Key)
+		}
+		if old, ok := keyOf[m.Event]; ok && old != key {
+			t.Errorf("%s: %q, but event %s has %q already", m.Name, key, m.Event, old)
+		}
+		if old, ok := eventOf[key]; ok && old != m.Event {
+			t.Errorf("%s: %q, the key of event %s", m.Name, key, old)
+		}
+		keyOf[m.Event], eventOf[key] = key, m.Event
+		if strings.Contains(key, "e3b0c44298fc1c149afbf4c8996fb924") {
+			t.Errorf("%s: the digest of nothing", m.Name)
+		}
+	}
+}
+
+// TestDelivery plays the messages of every case, in three orders, through a
+// handler that runs once for each key.
+func TestDelivery(t *testing.T) {
+	for _, c := range All() {
+		t.Run(c.ID+" "+c.Name, func(t *testing.T) {
+			for _, order := range orders(c.Messages) {
+				runs := deliver(c.Key, order)
+				if runs != c.Events() {
+					t.Errorf("%d runs, want %d", runs, c.Events())
+				}
+			}
+		})
+	}
+}
+
+// orders returns the messages forwards, backwards and twice.
+func orders(ms []Message) [][]Message {
+	var back []Message
+	for i := len(ms) - 1; i >= 0; i-- {
+		back = append(back, ms[i])
+	}
+	return [][]Message{ms, back, append(append([]Message{}, ms...), back...)}
+}
+
+// deliver stands for a guarded handler: it counts the keys it has not seen.
+func deliver(key keyfn.Func, ms []Message) int {
+	done := map[string]bool{}
+	for _, m := range ms {
+		if k, err := key(m.Message); err == nil {
+			done[k] = true
+		}
+	}
+	return len(done)
+}
