@@ -4,8 +4,12 @@
 // and as the reference that other stores are compared with. Where a message can
 // come back after a restart, use another store.
 //
-// The clock is [time.Now], so that a store that was made inside a
-// [testing/synctest] bubble lives in the bubble's time.
+// The clock is the monotonic one of package time: steps of the system's clock
+// change nothing, and a store that was made inside of a [testing/synctest]
+// bubble lives in the bubble's time.
+//
+// An answer is a slice, as the contract wants it, and so costs an allocation;
+// a payload that is handed out costs another one. Everything else is reused.
 package memstore
 
 import (

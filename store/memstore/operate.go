@@ -28,7 +28,7 @@ func (s *Store) Get(ctx context.Context, id store.ID) (store.Record, bool, error
 	sh := s.shard(k)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	e, r := sh.find(k, name, time.Now())
+	e, r := sh.find(k, name, sh.wheel.now())
 	if r == nil {
 		return store.Record{}, false, nil
 	}
@@ -96,7 +96,7 @@ func (s *Store) List(ctx context.Context, q store.ListQuery) (page []store.Recor
 func (sh *shard) list(page []store.Record, scope string, state store.State, cursor string) []store.Record {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := time.Now()
+	now := sh.wheel.now()
 	add := func(e *entry, name string, r *rules.Record) {
 		if (state == 0 || r.State == state) && (cursor == "" || cursor < e.key.key+sep+name) {
 			page = append(page, e.show(name, r))
@@ -140,7 +140,7 @@ func (s *Store) Purge(ctx context.Context, cursor string) (removed int, next str
 	}
 	sh := &s.shards[n]
 	sh.mu.Lock()
-	removed, more := sh.sweep(time.Now(), purgeStep)
+	removed, more := sh.sweep(sh.wheel.now(), purgeStep)
 	sh.mu.Unlock()
 	switch {
 	case more:
@@ -213,7 +213,7 @@ func (s *Store) change(
 	k, name := split(id)
 	sh := s.shard(k)
 	sh.mu.Lock()
-	now := time.Now()
+	now := sh.wheel.now()
 	e, r := sh.find(k, name, now)
 	if r == nil {
 		sh.mu.Unlock()

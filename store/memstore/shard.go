@@ -50,7 +50,7 @@ func (sh *shard) init(epoch time.Time) {
 func (sh *shard) claim(k key, name string, req *store.ClaimRequest, c *store.Claim) {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := time.Now() // under the lock: the answers of one record are in the order of its times
+	now := sh.wheel.now() // under the lock: the answers of one record are in the order of its times
 	e := sh.entries[k]
 	if name != "" {
 		*c = e.claimEffect(name, req, now)
@@ -105,7 +105,7 @@ func (e *entry) effect(name string) (f *effect, isNew bool) {
 func (sh *shard) renew(k key, name string, l *store.Lease, d time.Duration) store.Status {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := time.Now()
+	now := sh.wheel.now()
 	e := sh.entries[k]
 	if e == nil {
 		return store.Status{Code: store.Lost, At: now}
@@ -125,7 +125,7 @@ func (sh *shard) renew(k key, name string, l *store.Lease, d time.Duration) stor
 func (sh *shard) settle(k key, name string, s *store.Settlement) store.Status {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
-	now := time.Now()
+	now := sh.wheel.now()
 	e := sh.entries[k]
 	if name != "" {
 		return e.settleEffect(name, s, now)
