@@ -329,7 +329,7 @@ func (h *history) call(ctx context.Context, client int, ops []*op) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, o := range ops {
-		o.from, o.to, o.base = from, to, h.began
+		o.from, o.to, o.base, o.drift = from, to, h.began, maxDrift
 		if o.kind == opClaim && o.claim.Verdict == store.Granted {
 			h.owner[place{o.key, o.slot}] = o.req
 		}

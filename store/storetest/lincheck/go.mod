@@ -8,6 +8,7 @@ require (
 	github.com/anishathalye/porcupine v1.3.1
 	github.com/redis/go-redis/v9 v9.7.3
 	github.com/secondrun/secondrun v0.0.0
+	pgregory.net/rapid v1.3.0
 )
 
 require (

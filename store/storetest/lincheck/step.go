@@ -44,6 +44,7 @@ type op struct {
 	// from and to are the host's clock around the call. They stand in where the
 	// answer does not say at which instant it was decided.
 	from, to time.Time
+	drift    time.Duration // how far that clock may be from the store's
 
 	// base is the instant that the model counts from. Differences keep the
 	// precision of both kinds of clock: that of a store in this process is
@@ -51,9 +52,9 @@ type op struct {
 	base time.Time
 }
 
-// drift is how far the host's clock, which the store reads, may have moved
+// maxDrift is how far the host's clock, which the store reads, may have moved
 // against the monotonic one during a run.
-const drift = time.Millisecond
+const maxDrift = time.Millisecond
 
 // step returns the states that s may have become when op was answered as it
 // was; none means that the answer is wrong. slack is the store's precision.
@@ -97,7 +98,7 @@ func (o *op) instants(slack time.Duration) []instant {
 	case opRenew, opSettle:
 		at = o.status.At
 	default:
-		from, to := o.from.Sub(o.base)-slack-drift, o.to.Sub(o.base)+slack+drift
+		from, to := o.from.Sub(o.base)-slack-o.drift, o.to.Sub(o.base)+slack+o.drift
 		return combine(int64(from), []int64{int64(from), int64(to)})
 	}
 	n := int64(at.Sub(o.base))
@@ -230,7 +231,7 @@ func admitted(s state, o *op, cfg Config) []state {
 	switch {
 	case cfg.LocksRows && o.unseen(), cfg.ItemErrors && (o.claim.Err != nil || o.status.Err != nil):
 		return []state{s}
-	case cfg.StaleParent && o.kind == opClaim && o.slot > 0 && p.since >= int64(o.from.Sub(o.base)-drift):
+	case cfg.StaleParent && o.kind == opClaim && o.slot > 0 && p.since >= int64(o.from.Sub(o.base)-o.drift):
 		return underFormerParent(s, o, cfg)
 	case cfg.LooseAdmin && o.kind == opForget && o.ok && p.state == 0:
 		return []state{s}
