@@ -154,10 +154,10 @@ func (a *Attempt) Lose(cause error) {
 	again := a.holdLost
 	a.holdLost = true
 	a.mu.Unlock()
+	a.Cancel(cause)
 	if !again {
 		a.g.emit(context.Background(), Event{Kind: EventHoldLost, ID: a.id, Err: cause})
 	}
-	a.Cancel(cause)
 }
 
 // Cancel cancels the handler's context with the cause, now or as soon as it
@@ -173,8 +173,8 @@ func (a *Attempt) leaseLost(cause error) {
 	late := a.settling // the settlement's answer decides
 	a.mu.Unlock()
 	if !late {
+		a.abort(cause) // before anybody is told: a slow hook must not delay it
 		a.g.emit(context.Background(), Event{Kind: EventLeaseLost, ID: a.id, Err: cause})
-		a.abort(cause)
 	}
 }
 
