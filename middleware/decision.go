@@ -1,8 +1,10 @@
 package secondrun
 
 import (
+	"errors"
 	"time"
 
+	"github.com/secondrun/secondrun/keyfn"
 	"github.com/secondrun/secondrun/store"
 )
 
@@ -89,8 +91,11 @@ func (a *Attempt) decide(c *store.Claim) Decision {
 func (a *Attempt) decideKey(err error) Decision {
 	d := Decision{Action: DeadLetter, Err: &KeyError{err}}
 	class, after := a.g.classifyKnown(err)
-	if class == ClassTransient || class == classNeutral {
+	switch {
+	case class == ClassTransient, class == classNeutral:
 		d.Action, d.After = Retry, or(after, a.g.opt.Backoff.after(1))
+	case errors.Is(err, keyfn.ErrNewer): // a rollout is under way: others may know the message
+		d.Action, d.After = Retry, around(time.Minute)
 	}
 	return d
 }
