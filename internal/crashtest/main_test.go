@@ -87,10 +87,20 @@ func newBench(t *testing.T, kind string) *bench {
 	b.queue, b.dead = b.srv.Queue("work"), b.srv.Queue("dead")
 	client := sqsClient(web.URL)
 	b.conf.DeadLetter = b.create(client, "dead", nil)
-	b.conf.Queue = b.create(client, "work", map[string]string{
-		"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:dead","maxReceiveCount":"50"}`,
-	})
+	b.conf.Queue = b.create(client, "work", nil)
+	b.setReceives(50)
 	return b
+}
+
+// setReceives sets after how many receives the queue gives a message up.
+func (b *bench) setReceives(n int) {
+	policy := fmt.Sprintf(`{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:dead","maxReceiveCount":"%d"}`, n)
+	_, err := sqsClient(b.conf.SQS).SetQueueAttributes(b.t.Context(), &sqs.SetQueueAttributesInput{
+		QueueUrl: &b.conf.Queue, Attributes: map[string]string{"RedrivePolicy": policy},
+	})
+	if err != nil {
+		b.t.Fatal(err)
+	}
 }
 
 func (b *bench) create(client *sqs.Client, name string, attrs map[string]string) string {

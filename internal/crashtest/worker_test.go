@@ -145,6 +145,8 @@ func behave(ctx context.Context, c *config, l ledger, m *sqsadapter.Message) err
 			l.post("event", key, "cause: "+context.Cause(ctx).Error())
 			return nil // ignores that it was cancelled
 		}
+	case "short":
+		time.Sleep(5 * time.Millisecond)
 	case "slow":
 		time.Sleep(c.Lease * 2 / 3)
 	}
