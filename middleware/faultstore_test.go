@@ -90,13 +90,17 @@ func (f *faultStore) Ping(ctx context.Context) error {
 
 func (f *faultStore) Claim(ctx context.Context, reqs []store.ClaimRequest) ([]store.Claim, error) {
 	return faulty(f, ctx, "claim", reqs, func(q store.ClaimRequest) store.ID { return q.ID },
-		func(qs []store.ClaimRequest) ([]store.Claim, error) { return f.Store.Claim(context.WithoutCancel(ctx), qs) },
+		func(qs []store.ClaimRequest) ([]store.Claim, error) {
+			return f.Store.Claim(context.WithoutCancel(ctx), qs)
+		},
 		func(err error) store.Claim { return store.Claim{Err: err} })
 }
 
 func (f *faultStore) Renew(ctx context.Context, ls []store.Lease, d time.Duration) ([]store.Status, error) {
 	return faulty(f, ctx, "renew", ls, func(l store.Lease) store.ID { return l.ID },
-		func(ls []store.Lease) ([]store.Status, error) { return f.Store.Renew(context.WithoutCancel(ctx), ls, d) },
+		func(ls []store.Lease) ([]store.Status, error) {
+			return f.Store.Renew(context.WithoutCancel(ctx), ls, d)
+		},
 		func(err error) store.Status { return status(err) })
 }
 

@@ -2,6 +2,7 @@ package secondrun_test
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"sync"
 	"testing"
@@ -83,6 +84,13 @@ func (f *fixture) guard(opt *secondrun.Options) *secondrun.Guard {
 	return g
 }
 
+// serial makes the guard a new one, on a store that takes one call at a time.
+func (f *fixture) serial(opt *secondrun.Options) {
+	f.Helper()
+	f.faults.limits.Parallel = 1
+	f.g = f.guard(opt)
+}
+
 // process returns a processor of the guard around handle.
 func process(g *secondrun.Guard, handle func(context.Context, msg) error) *secondrun.Processor {
 	return secondrun.Wrap(g, body, handle).Processor()
@@ -125,7 +133,9 @@ func decided(t testing.TB, d secondrun.Decision, action secondrun.Action, ran bo
 	}
 }
 
-func delivery(key string) secondrun.Delivery { return secondrun.Delivery{Message: msg(key), ID: "d-" + key} }
+func delivery(key string) secondrun.Delivery {
+	return secondrun.Delivery{Message: msg(key), ID: "d-" + key}
+}
 
 // start claims and runs a delivery in a goroutine.
 func start(ctx context.Context, p *secondrun.Processor, d secondrun.Delivery) <-chan secondrun.Decision {
@@ -141,3 +151,18 @@ func untilDone(ctx context.Context, _ msg) error {
 }
 
 const lease = 30 * time.Second
+
+type msgOf = keyfn.Message
+
+func keyOf(key string) keyfn.Func {
+	return func(keyfn.Message) (string, error) { return key, nil }
+}
+
+// fieldsOf derives text from the decoded body.
+func fieldsOf[T any](text func(T) string) keyfn.Func {
+	return func(m keyfn.Message) (string, error) {
+		var v T
+		err := json.Unmarshal(m.Body(), &v)
+		return text(v), err
+	}
+}
