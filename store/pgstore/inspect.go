@@ -149,7 +149,10 @@ func (s *Store) Purge(ctx context.Context, cursor string) (removed int, next str
 	}
 	var blocks int64
 	err = isolated(ctx, func() error {
-		return s.work.QueryRow(ctx, s.sql.purge, tid(from), tid(from+purgeBlocks), s.opts.table()).Scan(&removed, &blocks)
+		// Not prepared: a plan from the time when the table was empty would read
+		// all of it to delete from 128 blocks.
+		return s.work.QueryRow(ctx, s.sql.purge, pgx.QueryExecModeExec, tid(from), tid(from+purgeBlocks), s.opts.table()).
+			Scan(&removed, &blocks)
 	})
 	if err != nil {
 		return 0, "", wrap("purge", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/hex"
+	"strings"
 	"testing"
 	"time"
 
@@ -151,4 +152,69 @@ func runOut(tb testing.TB, st store.Store, r *store.ClaimRequest) {
 	tb.Helper()
 	renew(tb, st, r, time.Microsecond, store.OK)
 	time.Sleep(2 * time.Millisecond) // a server's clock must pass
+}
+
+// withParam adds a setting to a URL.
+func withParam(dsn, name, value string) string {
+	sep := "?"
+	if strings.Contains(dsn, "?") {
+		sep = "&"
+	}
+	return dsn + sep + name + "=" + value
+}
+
+// begin begins a transaction on a connection of its own, which is rolled back
+// when the test ends.
+func begin(tb testing.TB) pgx.Tx {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), direct(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() { _ = conn.Close(context.Background()) })
+	tx, err := conn.Begin(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return tx
+}
+
+// lockRow locks a record in a transaction of its own until the returned
+// function is called.
+func lockRow(tb testing.TB, st *Store, id store.ID) (unlock func()) {
+	tb.Helper()
+	tx := begin(tb)
+	scope, key, effect := id.Encode()
+	if tag, err := tx.Exec(tb.Context(), st.sql.lockRow, scope, key, effect); err != nil || tag.RowsAffected() != 1 {
+		tb.Fatalf("lock: %v %v", tag, err)
+	}
+	return func() {
+		if err := tx.Rollback(tb.Context()); err != nil {
+			tb.Fatal(err)
+		}
+	}
+}
+
+// soon fails the test if f takes as long as a lock timeout.
+func soon(tb testing.TB, f func()) {
+	tb.Helper()
+	start := time.Now()
+	f()
+	if d := time.Since(start); d > defaultLockTimeout*3/4 {
+		tb.Errorf("took %v: has waited for a lock", d)
+	}
+}
+
+// query returns one value.
+func query[V any](tb testing.TB, sql string, args ...any) (v V) {
+	tb.Helper()
+	conn, err := pgx.Connect(tb.Context(), direct(tb))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer conn.Close(context.Background())
+	if err := conn.QueryRow(tb.Context(), sql, args...).Scan(&v); err != nil {
+		tb.Fatalf("%s: %v", sql, err)
+	}
+	return v
 }

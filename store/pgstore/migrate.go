@@ -25,7 +25,6 @@ import (
 // anybody having had to delete it when the new life began.
 var migrations = []string{
 	`CREATE TABLE {table} (
-  token        bytea       NOT NULL, -- of the latest grant; a secret
   born         timestamptz NOT NULL, -- when this life of the record began; an effect has its parent's
   lease_end    timestamptz NOT NULL,
   expires_at   timestamptz NOT NULL, -- not used for effects
@@ -36,6 +35,7 @@ var migrations = []string{
   state        smallint    NOT NULL, -- 1 claimed, 2 released, 3 succeeded, 4 failed
   failure      smallint    NOT NULL, -- 0 none, 1 transient, 2 terminal, 3 exhausted, 4 parked
   took_over    boolean     NOT NULL, -- the latest grant was a takeover
+  token        bytea       NOT NULL, -- of the latest grant; a secret
   judge        bytea,                -- token of the claim that found the budget used up
   not_before   timestamptz,
   parent_fence bigint,               -- effects: fence of the parent at the latest grant
@@ -67,6 +67,9 @@ type Beginner interface {
 // table that a newer version has made is refused with [store.ErrIncompatible].
 // Of the options, it uses Schema and Table.
 func Migrate(ctx context.Context, dsn string, opts *Options) error {
+	if _, err := opts.withDefaults(); err != nil {
+		return err
+	}
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return wrap("connect", err)
