@@ -1,0 +1,471 @@
+package secondrun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/secondrun/secondrun/keyfn"
+	secondrun "github.com/secondrun/secondrun/middleware"
+	"github.com/secondrun/secondrun/store"
+)
+
+var (
+	errMail = errors.New("mail server away")
+	errBad  = errors.New("no such customer")
+)
+
+func TestH01_PanicIsATransientFailureAndGoesOn(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		a := process(f.g, func(context.Context, msg) error { panic("boom") }).Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+		func() {
+			defer func() { is(f, "panic", recover(), any("boom")) }()
+			a.Run(f.Context())
+		}()
+		d := a.Decision()
+		is(f, "action", d.Action, secondrun.Retry)
+		is(f, "failed", d.Failed, true)
+		r := f.record("a")
+		is(f, "failure", r.Failure, store.FailedTransient)
+		if strings.Contains(string(r.Payload), "boom") || !strings.Contains(string(r.Payload), "panicked") {
+			f.Errorf("payload %q", r.Payload)
+		}
+		is(f, "shutdown", f.g.Shutdown(f.Context()), nil)
+	})
+}
+
+func TestH02_Goexit(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		a := process(f.g, func(context.Context, msg) error { runtime.Goexit(); return nil }).Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			a.Run(f.Context())
+			f.Error("went on")
+		}()
+		<-done
+		is(f, "action", a.Decision().Action, secondrun.Retry)
+		is(f, "failure", f.record("a").Failure, store.FailedTransient)
+	})
+}
+
+func TestH03_ShutdownReleasesAndCountsNothing(t *testing.T) {
+	for name, handle := range map[string]func(context.Context, msg) error{
+		"ctx error": untilDone,
+		"cause":     func(ctx context.Context, _ msg) error { <-ctx.Done(); return context.Cause(ctx) },
+		"wrapped":   func(ctx context.Context, _ msg) error { <-ctx.Done(); return fmt.Errorf("query: %w", ctx.Err()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(f *fixture) {
+				ctx, cancel := context.WithCancelCause(f.Context())
+				done := start(ctx, process(f.g, handle), delivery("a"))
+				time.Sleep(time.Second)
+				cancel(secondrun.ErrShutdown)
+				d := <-done
+				is(f, "action", d.Action, secondrun.Retry)
+				is(f, "failed", d.Failed, false)
+				r := f.record("a")
+				is(f, "state", r.State, store.StateReleased)
+				is(f, "failures", r.Failures, 0)
+				decided(f, process(f.guard(nil), nothing).Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+			})
+		})
+	}
+}
+
+func TestDeadlineOfTheConsumerIsAFailure(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+		defer cancel()
+		d := process(f.g, untilDone).Process(ctx, delivery("a"))
+		decided(f, d, secondrun.Retry, true, context.DeadlineExceeded)
+		is(f, "failures", f.record("a").Failures, 1)
+	})
+}
+
+func TestH05_TransientFailureWaits(t *testing.T) {
+	bubble(t, &secondrun.Options{Backoff: secondrun.Backoff{Base: time.Minute}}, func(f *fixture) {
+		p := process(f.g, func(context.Context, msg) error { return secondrun.Transient(errMail) })
+		d := p.Process(f.Context(), delivery("a"))
+		decided(f, d, secondrun.Retry, true, errMail)
+		if !d.Failed || d.After <= 0 || d.After > time.Minute {
+			f.Errorf("failed %v, after %v", d.Failed, d.After)
+		}
+		r := f.record("a")
+		if wait := r.NotBefore.Sub(time.Now()); wait != d.After { // one draw for both
+			f.Errorf("store waits %v, broker %v", wait, d.After)
+		}
+		early := p.Process(f.Context(), delivery("a"))
+		decided(f, early, secondrun.Retry, false, secondrun.ErrBusy)
+		if early.After < d.After {
+			f.Errorf("busy for %v", early.After)
+		}
+		time.Sleep(d.After)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, true, errMail)
+		is(f, "failures", f.record("a").Failures, 2)
+	})
+}
+
+func TestRetryAfterTakesThePlaceOfTheBackoff(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		p := process(f.g, func(context.Context, msg) error { return secondrun.RetryAfter(errMail, time.Hour) })
+		d := p.Process(f.Context(), delivery("a"))
+		is(f, "after", d.After, time.Hour)
+	})
+}
+
+func TestLastTransientFailureIsTerminal(t *testing.T) {
+	bubble(t, &secondrun.Options{MaxFailures: 2}, func(f *fixture) {
+		p := process(f.g, func(context.Context, msg) error { return secondrun.RetryAfter(errMail, time.Second) })
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, true, errMail)
+		time.Sleep(time.Second)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.DeadLetter, true, errMail)
+		is(f, "failure", f.record("a").Failure, store.FailedTerminal)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.DeadLetter, false, secondrun.ErrFailed)
+	})
+}
+
+func TestH06_TerminalFailure(t *testing.T) {
+	for _, keep := range []bool{false, true} {
+		t.Run(fmt.Sprint("keep ", keep), func(t *testing.T) {
+			bubble(t, &secondrun.Options{KeepFailures: keep}, func(f *fixture) {
+				runs := 0
+				p := process(f.g, func(context.Context, msg) error { runs++; return errBad })
+				d := p.Process(f.Context(), delivery("a"))
+				decided(f, d, secondrun.DeadLetter, true, errBad)
+				is(f, "failed", d.Failed, true)
+				d = p.Process(f.Context(), delivery("a")) // the copy to the dead-letter queue was interrupted
+				decided(f, d, secondrun.DeadLetter, false, secondrun.ErrFailed)
+				is(f, "suppressed", f.events.count(secondrun.EventSuppressed), 1)
+				var failed *secondrun.FailedError
+				if !errors.As(d.Err, &failed) || failed.Failure != store.FailedTerminal || failed.Text != "*errors.errorString" {
+					f.Errorf("%+v", failed)
+				}
+				d = p.Process(f.Context(), secondrun.Delivery{Message: msg("a"), ID: strings.Repeat("replay", 100)})
+				is(f, "runs", runs, map[bool]int{true: 1, false: 2}[keep])
+				is(f, "action", d.Action, secondrun.DeadLetter)
+			})
+		})
+	}
+}
+
+func TestH07_ReentrantClaim(t *testing.T) {
+	for _, mode := range []secondrun.Mode{secondrun.Enforce, secondrun.Observe} {
+		bubble(t, &secondrun.Options{Mode: mode}, func(f *fixture) {
+			var inner, nested error
+			err := secondrun.DoFunc(f.Context(), f.g, "a", func(ctx context.Context) error {
+				inner = secondrun.DoFunc(ctx, f.g, "a", func(context.Context) error { f.Error("ran"); return nil })
+				return secondrun.DoFunc(ctx, f.g, "b", func(ctx context.Context) error {
+					nested = secondrun.DoFunc(ctx, f.g, "a", func(context.Context) error { f.Error("ran"); return nil })
+					return nil
+				})
+			})
+			isError(f, err, nil)
+			isError(f, inner, secondrun.ErrReentrant)
+			isError(f, nested, secondrun.ErrReentrant)
+		})
+	}
+}
+
+func TestH08_NestedClaimsInOppositeOrder(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		nest := func(outer, inner string) <-chan error {
+			done := make(chan error, 1)
+			go func() {
+				done <- secondrun.DoFunc(f.Context(), f.g, outer, func(ctx context.Context) error {
+					time.Sleep(time.Second)
+					return secondrun.DoFunc(ctx, f.g, inner, func(context.Context) error { return nil })
+				})
+			}()
+			return done
+		}
+		began := time.Now()
+		x, y := nest("a", "b"), nest("b", "a")
+		ex, ey := <-x, <-y
+		if !errors.Is(ex, secondrun.ErrBusy) && !errors.Is(ey, secondrun.ErrBusy) {
+			f.Error(ex, ey)
+		}
+		if time.Since(began) > 2*time.Second {
+			f.Error("waited while holding")
+		}
+		for _, key := range []string{"a", "b"} { // busy is nobody's failure
+			is(f, "failures", f.record(key).Failures, 0)
+		}
+	})
+}
+
+func TestH09_SameKeyTwiceInABatch(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		runs := 0
+		p := process(f.g, counting(&runs))
+		as := p.Claim(f.Context(), []secondrun.Delivery{delivery("b"), delivery("a"), {Message: msg("b"), ID: "copy"}, delivery("b")})
+		is(f, "claims", f.faults.count("claim"), 1)
+		for i, ran := range []bool{true, true, false, false} {
+			if _, ok := as[i].Decided(); ok {
+				f.Error("decided before it ran")
+			}
+			decided(f, as[i].Run(f.Context()), secondrun.Ack, ran, nil)
+		}
+		is(f, "runs", runs, 2)
+	})
+}
+
+func TestFollowerNeverWaitsInVain(t *testing.T) {
+	for name, end := range map[string]func(f *fixture, a *secondrun.Attempt, cancel func()){
+		"released":  func(_ *fixture, a *secondrun.Attempt, _ func()) { a.Release(0) },
+		"failed":    func(f *fixture, a *secondrun.Attempt, _ func()) { a.Run(f.Context()) },
+		"cancelled": func(_ *fixture, _ *secondrun.Attempt, cancel func()) { cancel() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(f *fixture) {
+				runs := 0
+				p := process(f.g, func(context.Context, msg) error { runs++; return secondrun.Transient(errMail) })
+				ctx, cancel := context.WithCancel(f.Context())
+				defer cancel()
+				as := p.Claim(ctx, []secondrun.Delivery{delivery("a"), delivery("a")})
+				done := make(chan secondrun.Decision, 1)
+				go func() { done <- as[1].Run(ctx) }()
+				synctest.Wait()
+				end(f, as[0], cancel)
+				d := <-done
+				switch name {
+				case "released":
+					decided(f, d, secondrun.Retry, true, errMail)
+				case "failed":
+					decided(f, d, secondrun.Retry, false, secondrun.ErrBusy)
+				case "cancelled":
+					decided(f, d, secondrun.Retry, false, context.Canceled)
+					as[0].Release(0)
+				}
+			})
+		})
+	}
+}
+
+func TestFollowerOfADecidedLeader(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		p := process(f.g, nothing)
+		p.Process(f.Context(), delivery("a"))
+		as := p.Claim(f.Context(), []secondrun.Delivery{delivery("a"), delivery("a")})
+		decided(f, as[1].Run(f.Context()), secondrun.Ack, false, nil) // before the leader is looked at
+		d, ok := as[0].Decided()
+		is(f, "decided", ok, true)
+		decided(f, d, secondrun.Ack, false, nil)
+		decided(f, as[0].Run(f.Context()), secondrun.Ack, false, nil)
+	})
+}
+
+func TestH12_PoisonThatKillsItsProcess(t *testing.T) {
+	bubble(t, &secondrun.Options{MaxCrashes: 3}, func(f *fixture) {
+		starts := 0
+		for range 10 {
+			a := process(f.guard(&secondrun.Options{MaxCrashes: 3, MaxRuntime: time.Second}), nothing).
+				Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+			if d, ok := a.Decided(); ok {
+				decided(f, d, secondrun.DeadLetter, false, secondrun.ErrFailed)
+				if starts == 4 {
+					isError(f, d.Err, secondrun.ErrExhausted)
+				}
+				break
+			}
+			starts++ // and dies: neither Run nor Release
+			time.Sleep(2 * lease)
+		}
+		is(f, "starts", starts, 4)
+		is(f, "failure", f.record("a").Failure, store.FailedExhausted)
+		d := process(f.g, nothing).Process(f.Context(), delivery("a"))
+		decided(f, d, secondrun.DeadLetter, false, secondrun.ErrExhausted)
+	})
+}
+
+func TestU10_FailedIsNotSeen(t *testing.T) {
+	bubble(t, nil, func(f *fixture) { // (a) and (c)
+		runs, effects := 0, 0
+		p := process(f.g, func(context.Context, msg) error {
+			if runs++; runs == 1 {
+				return secondrun.RetryAfter(errMail, time.Second)
+			}
+			effects++
+			return nil
+		})
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, true, errMail)
+		time.Sleep(time.Minute)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+		time.Sleep(time.Minute)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, false, nil)
+		is(f, "runs", runs, 2)
+		is(f, "effects", effects, 1)
+
+		process(f.guard(&secondrun.Options{MaxRuntime: time.Second}), nothing).Claim(f.Context(), []secondrun.Delivery{delivery("c")})
+		time.Sleep(lease + time.Second)
+		decided(f, p.Process(f.Context(), delivery("c")), secondrun.Ack, true, nil)
+		is(f, "effects", effects, 2)
+	})
+	bubble(t, nil, func(f *fixture) { // (b)
+		runs := 0
+		p := process(f.g, func(context.Context, msg) error { runs++; time.Sleep(16 * time.Second); return nil })
+		first := start(f.Context(), p, delivery("a"))
+		time.Sleep(3 * time.Millisecond)
+		decided(f, process(f.guard(nil), nothing).Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
+		decided(f, <-first, secondrun.Ack, true, nil)
+		is(f, "runs", runs, 1)
+	})
+}
+
+func TestU11_EveryLaterDeliveryIsAcknowledged(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		runs := 0
+		p := process(f.g, counting(&runs))
+		for i, id := range []string{"m-1", "m-1", "m-1", "redriven"} {
+			d := p.Process(f.Context(), secondrun.Delivery{Message: msg("ord-501"), ID: id})
+			decided(f, d, secondrun.Ack, i == 0, nil)
+		}
+		is(f, "runs", runs, 1)
+		is(f, "suppressed", f.events.count(secondrun.EventSuppressed), 3)
+	})
+}
+
+func TestK01_KeyErrors(t *testing.T) {
+	key := map[string]keyfn.Func{
+		"none":   func(keyfn.Message) (string, error) { return "", errBad },
+		"empty":  keyOf(""),
+		"long":   keyOf(strings.Repeat("k", store.MaxKey+1)),
+		"panics": func(keyfn.Message) (string, error) { panic("key") },
+	}
+	for name, key := range key {
+		for _, opt := range []secondrun.Options{{}, {RunWithoutKey: true}, {Mode: secondrun.Observe}} {
+			t.Run(fmt.Sprint(name, opt.RunWithoutKey, opt.Mode), func(t *testing.T) {
+				bubble(t, &opt, func(f *fixture) {
+					runs := 0
+					p := secondrun.Wrap(f.g, key, func(ctx context.Context, _ msg) error {
+						runs++
+						_, err := secondrun.EffectKey(ctx, "charge")
+						isError(f, err, secondrun.ErrNoClaim)
+						return secondrun.OnceFunc(ctx, "charge", func(context.Context) error { return nil })
+					}).Processor()
+					d := p.Process(f.Context(), delivery("a"))
+					if opt.RunWithoutKey || opt.Mode == secondrun.Observe {
+						decided(f, d, secondrun.Ack, true, nil)
+						is(f, "runs", runs, 1)
+					} else {
+						decided(f, d, secondrun.DeadLetter, false, secondrun.ErrKey)
+						is(f, "runs", runs, 0)
+					}
+					is(f, "records", f.faults.Len(), 0)
+					is(f, "key errors", f.events.count(secondrun.EventKeyError), 1)
+				})
+			})
+		}
+	}
+}
+
+func TestKeyErrorsThatPassAreRetried(t *testing.T) {
+	for name, err := range map[string]error{"offloaded body": statusError(503), "rollout": &keyfn.NewerError{Version: 9, Newest: 8}} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, &secondrun.Options{RunWithoutKey: true}, func(f *fixture) {
+				p := secondrun.Wrap(f.g, func(keyfn.Message) (string, error) { return "", err }, nothing).Processor()
+				d := p.Process(f.Context(), delivery("a"))
+				decided(f, d, secondrun.Retry, false, secondrun.ErrKey)
+				isError(f, d.Err, err)
+				if d.After <= 0 {
+					f.Error("no wait")
+				}
+			})
+		})
+	}
+}
+
+func TestWrapJSON(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		h := secondrun.WrapJSON(f.g, body, func(_ context.Context, in invoice) error { is(f, "ID", in.ID, "i"); return nil })
+		isError(f, h.Handle(f.Context(), msg(`{"ID":"i"}`)), nil)
+		d := h.Processor().Process(f.Context(), secondrun.Delivery{Message: msg(`{"ID":7}`)})
+		is(f, "action", d.Action, secondrun.DeadLetter)
+		is(f, "failed", d.Failed, true)
+	})
+}
+
+func TestProcessorRefusesMessagesOfAnotherType(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		p := process(f.g, nothing)
+		is(f, "accepts", p.Accepts(msg("")), true)
+		is(f, "accepts another", p.Accepts(otherMsg{}), false)
+		d := p.Process(f.Context(), secondrun.Delivery{Message: otherMsg{}})
+		is(f, "action", d.Action, secondrun.DeadLetter)
+	})
+}
+
+type otherMsg struct{ msg }
+
+func TestHashKeysKeepsNoReadableKey(t *testing.T) {
+	bubble(t, &secondrun.Options{HashKeys: true}, func(f *fixture) {
+		decided(f, process(f.g, nothing).Process(f.Context(), delivery("secret")), secondrun.Ack, true, nil)
+		page, _, err := f.faults.List(f.Context(), store.ListQuery{Scope: "test"})
+		isError(f, err, nil)
+		if len(page) != 1 || strings.Contains(page[0].ID.Key, "secret") {
+			f.Errorf("%+v", page)
+		}
+		decided(f, process(f.g, nothing).Process(f.Context(), delivery("secret")), secondrun.Ack, false, nil)
+	})
+}
+
+func TestLoseAndCancel(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		run := func(key string, tell func(a *secondrun.Attempt)) (cause error, d secondrun.Decision) {
+			a := process(f.g, func(ctx context.Context, _ msg) error {
+				select {
+				case <-ctx.Done():
+					cause = context.Cause(ctx)
+				case <-time.After(time.Minute):
+				}
+				return nil
+			}).Claim(f.Context(), []secondrun.Delivery{delivery(key)})[0]
+			time.AfterFunc(time.Second, func() { tell(a) })
+			d = a.Run(f.Context())
+			return cause, d
+		}
+		cause, d := run("a", func(a *secondrun.Attempt) { a.Lose(secondrun.ErrHoldLost); a.Lose(secondrun.ErrHoldLost) })
+		isError(f, cause, secondrun.ErrHoldLost)
+		decided(f, d, secondrun.Ack, true, nil) // the outcome is recorded
+		is(f, "hold lost", d.HoldLost, true)
+		is(f, "events", f.events.count(secondrun.EventHoldLost), 1)
+
+		cause, d = run("b", func(a *secondrun.Attempt) { a.Lose(nil) })
+		is(f, "cause", cause, nil)
+		is(f, "hold lost", d.HoldLost, true)
+
+		cause, d = run("c", func(a *secondrun.Attempt) { a.Cancel(nil); a.Cancel(secondrun.ErrShutdown) })
+		isError(f, cause, secondrun.ErrShutdown)
+		is(f, "hold lost", d.HoldLost, false)
+	})
+}
+
+func TestHoldLostBeforeTheRun(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		runs := 0
+		a := process(f.g, counting(&runs)).Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+		a.Lose(secondrun.ErrHoldLost)
+		d := a.Run(f.Context())
+		decided(f, d, secondrun.Retry, false, secondrun.ErrHoldLost)
+		is(f, "hold lost", d.HoldLost, true)
+		is(f, "runs", runs, 0)
+		is(f, "state", f.record("a").State, store.StateReleased)
+	})
+}
+
+func TestReleaseWaits(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		p := process(f.g, nothing)
+		p.Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0].Release(time.Minute)
+		d := p.Process(f.Context(), delivery("a"))
+		decided(f, d, secondrun.Retry, false, secondrun.ErrBusy)
+		time.Sleep(d.After)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+		is(f, "shutdown", f.g.Shutdown(f.Context()), nil)
+	})
+}
