@@ -83,6 +83,8 @@ var table = []row{
 	{name: "keyfn/cdckey", imports: []string{"keyfn"}, modules: jsonAPI},
 	{name: "keyfn/cekey", imports: []string{"keyfn"}, modules: jsonAPI},
 	{name: "keyfn/framing", imports: []string{"keyfn"}, modules: jsonAPI},
+	{name: "keyfn/internal/...", tool: true},
+	{name: "keyfn/keyfntest", imports: []string{"keyfn"}, modules: jsonAPI},
 	{name: "keyfn/protokey", imports: []string{"keyfn", "keyfn/framing"}, modules: all(jsonAPI, protoAPI)},
 	{name: "keyfn/taskkey", imports: []string{"keyfn"}, modules: jsonAPI},
 	{name: "keyfn/unicodekey", imports: []string{"keyfn"}, modules: all(jsonAPI, textAPI)},
