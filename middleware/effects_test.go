@@ -1,0 +1,469 @@
+package secondrun_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	secondrun "github.com/secondrun/secondrun/middleware"
+	"github.com/secondrun/secondrun/store"
+)
+
+func ok(context.Context) error { return nil }
+
+// provider is an outside service that knows idempotency keys.
+type provider struct {
+	calls []string
+	seen  map[string]bool
+}
+
+func (p *provider) send(ctx context.Context, effect string) error {
+	key, err := secondrun.EffectKey(ctx, effect)
+	if err != nil {
+		return err
+	}
+	p.calls = append(p.calls, effect)
+	if p.seen == nil {
+		p.seen = map[string]bool{}
+	}
+	p.seen[key] = true
+	return nil
+}
+
+func TestU17_HalfTheEffectsHappened(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		var out provider
+		runs := 0
+		p := process(f.g, func(ctx context.Context, _ msg) error {
+			runs++
+			if err := secondrun.OnceFunc(ctx, "charge", func(ctx context.Context) error { return out.send(ctx, "charge") }); err != nil {
+				return err
+			}
+			to := []string{"r-1", "r-2", "r-3", "r-4", "r-5"}
+			if runs > 1 {
+				to = []string{"r-5", "r-4", "r-3", "r-2", "r-1"}
+			}
+			for _, r := range to {
+				err := secondrun.OnceFunc(ctx, "mail:"+r, func(ctx context.Context) error {
+					if err := out.send(ctx, "mail:"+r); err != nil {
+						return err
+					}
+					if runs == 1 && r == "r-4" {
+						return context.DeadlineExceeded // though the server took it
+					}
+					return nil
+				})
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		decided(f, p.Process(f.Context(), delivery("oc-77")), secondrun.Retry, true, context.DeadlineExceeded)
+		time.Sleep(time.Minute)
+		decided(f, p.Process(f.Context(), delivery("oc-77")), secondrun.Ack, true, nil)
+		decided(f, p.Process(f.Context(), delivery("oc-77")), secondrun.Ack, false, nil)
+		is(f, "calls", len(out.calls), 7)
+		is(f, "effects that the provider saw", len(out.seen), 6)
+		is(f, "r-4", strings.Count(strings.Join(out.calls, " "), "mail:r-4"), 2)
+		is(f, "replayed", f.events.count(secondrun.EventEffectReplayed), 4)
+		is(f, "succeeded", f.events.count(secondrun.EventEffectSucceeded), 6)
+	})
+}
+
+func TestEffectKeyIsStable(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		key := func(g *secondrun.Guard, k, effect string) (out string) {
+			_ = secondrun.DoFunc(f.Context(), g, k, func(ctx context.Context) (err error) {
+				out, err = secondrun.EffectKey(ctx, effect)
+				return errors.Join(err, secondrun.Terminal(errBad))
+			})
+			return out
+		}
+		const golden = "3ca76ba9fcc7a3131bf6b5b3d60a1d28bb2d3a2e8a4e5c4d0a33e4d0a1f1aa85"
+		if got := key(f.g, "invoice:1", "charge"); len(got) != len(golden) || got != key(f.g, "invoice:1", "charge") {
+			f.Error(got)
+		}
+		sub, err := f.g.Sub("x", nil)
+		isError(f, err, nil)
+		seen := map[string]bool{}
+		for _, k := range []string{
+			key(f.g, "a", "b"), key(f.g, "ab", ""), key(f.g, "a", "bc"), key(f.g, "b", "a"), key(sub, "a", "b"),
+		} {
+			seen[k] = true
+		}
+		is(f, "different keys", len(seen), 5)
+		_, err = secondrun.EffectKey(f.Context(), "charge")
+		isError(f, err, secondrun.ErrNoClaim)
+	})
+}
+
+func TestOnceRefuses(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		isError(f, secondrun.OnceFunc(f.Context(), "x", ok), secondrun.ErrNoClaim)
+		_ = secondrun.DoFunc(f.Context(), f.g, "a", func(ctx context.Context) error {
+			for _, name := range []string{"", strings.Repeat("e", store.MaxKey+1)} {
+				if err := secondrun.OnceFunc(ctx, name, ok); err == nil {
+					f.Error("no error")
+				}
+			}
+			ran := false
+			err := secondrun.OnceFunc(ctx, "x", func(ctx context.Context) error {
+				isError(f, secondrun.OnceFunc(ctx, "x", ok), secondrun.ErrReentrant)
+				isError(f, secondrun.OnceFunc(ctx, "y", func(ctx context.Context) error {
+					return secondrun.OnceFunc(ctx, "x", ok)
+				}), secondrun.ErrReentrant)
+				// The effect of another key is another effect.
+				return secondrun.DoFunc(ctx, f.g, "b", func(ctx context.Context) error {
+					return secondrun.OnceFunc(ctx, "x", func(context.Context) error { ran = true; return nil })
+				})
+			})
+			isError(f, err, nil)
+			is(f, "ran", ran, true)
+			gone, cancel := context.WithCancel(ctx)
+			cancel()
+			isError(f, secondrun.OnceFunc(gone, "z", func(context.Context) error { f.Error("ran"); return nil }), context.Canceled)
+			return nil
+		})
+	})
+}
+
+func TestOnceReplaysItsResult(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		n := 0
+		p := process(f.g, func(ctx context.Context, _ msg) error {
+			n++
+			got, err := secondrun.Once(ctx, "n", func(context.Context) (int, error) { return n, nil })
+			isError(f, err, nil)
+			is(f, "result", got, 1)
+			bad, err := secondrun.Once(ctx, "bad", func(context.Context) (any, error) { return make(chan int), nil })
+			if n == 1 {
+				isError(f, err, nil)
+			} else {
+				isError(f, err, secondrun.ErrResultUnavailable)
+				is(f, "bad", bad, nil)
+			}
+			return secondrun.RetryAfter(errMail, time.Second)
+		})
+		p.Process(f.Context(), delivery("a"))
+		time.Sleep(time.Minute)
+		p.Process(f.Context(), delivery("a"))
+		is(f, "runs", n, 2)
+		is(f, "omitted", f.events.count(secondrun.EventResultOmitted), 1)
+	})
+}
+
+func TestEffectErrorAndPanicLeaveItToTheNextAttempt(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		n := 0
+		p := process(f.g, func(ctx context.Context, _ msg) error {
+			return secondrun.OnceFunc(ctx, "x", func(context.Context) error {
+				switch n++; n {
+				case 1:
+					return secondrun.RetryAfter(errMail, time.Second)
+				case 2:
+					panic("boom")
+				}
+				return nil
+			})
+		})
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, true, errMail)
+		time.Sleep(time.Minute)
+		func() {
+			defer func() { _ = recover() }()
+			p.Process(f.Context(), delivery("a"))
+		}()
+		time.Sleep(time.Hour)
+		is(f, "effect", f.effect("a", "x").State, store.StateReleased)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+		is(f, "calls", n, 3)
+		is(f, "crashes of the effect", f.effect("a", "x").Crashes, 0)
+	})
+}
+
+func TestBusyEffectReleasesTheRun(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		hold := make(chan struct{})
+		d := process(f.g, func(ctx context.Context, _ msg) error {
+			go func() { _ = secondrun.OnceFunc(ctx, "x", func(context.Context) error { <-hold; return nil }) }()
+			synctest.Wait()
+			err := secondrun.OnceFunc(ctx, "x", ok) // a second time at once
+			isError(f, err, secondrun.ErrBusy)
+			time.AfterFunc(time.Hour, func() { close(hold) })
+			return nil // swallows it
+		}).Process(f.Context(), delivery("a"))
+		decided(f, d, secondrun.Retry, true, secondrun.ErrBusy)
+		if d.Failed || d.After < lease/2 {
+			f.Errorf("%+v", d)
+		}
+		is(f, "state", f.record("a").State, store.StateReleased)
+		time.Sleep(2 * time.Hour)
+	})
+}
+
+func TestDisplacedRunCannotBeginAnEffect(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		var cause error
+		d := process(f.g, func(ctx context.Context, _ msg) error {
+			_, _ = f.faults.ForceRelease(ctx, f.record("a").ID, "test")
+			isError(f, secondrun.OnceFunc(ctx, "x", func(context.Context) error { f.Error("ran"); return nil }), secondrun.ErrLeaseLost)
+			cause = context.Cause(ctx)
+			return nil
+		}).Process(f.Context(), delivery("a"))
+		isError(f, cause, secondrun.ErrLeaseLost)
+		decided(f, d, secondrun.Retry, true, secondrun.ErrLeaseLost)
+	})
+}
+
+func TestStoreAwayInsideOnce(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		d := process(f.g, func(ctx context.Context, _ msg) error {
+			f.faults.down(errCut)
+			err := secondrun.OnceFunc(ctx, "x", func(context.Context) error { f.Error("ran"); return nil })
+			isError(f, err, secondrun.ErrStore)
+			f.faults.down(nil)
+			return nil
+		}).Process(f.Context(), delivery("a"))
+		decided(f, d, secondrun.Retry, true, secondrun.ErrStore)
+		is(f, "state", f.record("a").State, store.StateReleased)
+	})
+}
+
+func TestUnrecordedEffectIsSettledBeforeAFailure(t *testing.T) {
+	for name, test := range map[string]struct {
+		outage time.Duration
+		err    error
+	}{
+		"then the handler fails":               {15 * time.Second, errMail},
+		"then the handler fails, store away":   {time.Hour, errMail},
+		"then the handler succeeds":            {15 * time.Second, nil},
+		"then the handler succeeds store away": {time.Hour, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, nil, func(f *fixture) {
+				charges := 0
+				handle := func(ctx context.Context, _ msg) error {
+					n, err := secondrun.Once(ctx, "charge", func(context.Context) (int, error) {
+						charges++
+						if charges == 1 {
+							f.faults.on(only("settle", fault{before: errCut}))
+							time.AfterFunc(test.outage, func() { f.faults.down(nil) })
+						}
+						return 42, nil
+					})
+					is(f, "result", n, 42)
+					isError(f, err, nil)
+					return secondrun.Transient(test.err)
+				}
+				d := process(f.g, handle).Process(f.Context(), delivery("a"))
+				is(f, "charges", charges, 1)
+				switch {
+				case test.outage > time.Minute:
+					decided(f, d, secondrun.Leave, true, secondrun.ErrUnrecorded)
+					is(f, "state", f.record("a").State, store.StateClaimed) // no failure is settled
+				case test.err != nil:
+					decided(f, d, secondrun.Retry, true, errMail)
+					is(f, "effect", f.effect("a", "charge").State, store.StateSucceeded)
+				default:
+					decided(f, d, secondrun.Ack, true, nil)
+				}
+				renewals := f.faults.count("renew")
+				time.Sleep(2 * time.Hour)
+				is(f, "renewals after the end", f.faults.count("renew"), renewals)
+				if test.outage < time.Minute && test.err != nil {
+					process(f.g, handle).Process(f.Context(), delivery("a"))
+					is(f, "charges", charges, 1)
+				}
+			})
+		})
+	}
+}
+
+func TestEffectsMayFinishWhileTheGuardDrains(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		p := process(f.g, func(ctx context.Context, _ msg) error {
+			time.Sleep(time.Second) // Shutdown comes
+			if err := secondrun.OnceFunc(ctx, "x", ok); err != nil {
+				return err
+			}
+			return secondrun.DoFunc(ctx, f.g, "nested", ok)
+		})
+		done := start(f.Context(), p, delivery("a"))
+		synctest.Wait()
+		is(f, "shutdown", f.g.Shutdown(f.Context()), nil)
+		decided(f, <-done, secondrun.Ack, true, nil)
+		decided(f, p.Process(f.Context(), delivery("b")), secondrun.Retry, false, secondrun.ErrShutdown)
+	})
+}
+
+// dies claims the key, begins the effect if it has a name, and never ends.
+func dies(f *fixture, opt *secondrun.Options, key, effect string) {
+	f.Helper()
+	o := secondrun.Options{}
+	if opt != nil {
+		o = *opt
+	}
+	o.MaxRuntime = time.Second
+	forever := make(chan struct{})
+	f.Cleanup(func() { close(forever) })
+	start(context.WithoutCancel(f.Context()), process(f.guard(&o), func(ctx context.Context, _ msg) error {
+		if effect == "" {
+			<-forever
+			return nil
+		}
+		return secondrun.OnceFunc(ctx, effect, func(context.Context) error { <-forever; return nil })
+	}), delivery(key))
+	time.Sleep(lease + 2*time.Second)
+}
+
+func TestTakeoverPolicies(t *testing.T) {
+	answers := map[string]secondrun.Takeover{
+		"retry":   {},
+		"park":    {Park: true},
+		"done":    {Probe: answering(secondrun.Probed{Answer: secondrun.ProbeDone, Result: 7}, nil)},
+		"notdone": {Probe: answering(secondrun.Probed{Answer: secondrun.ProbeNotDone}, nil)},
+		"unknown": {Probe: answering(secondrun.Probed{}, nil)},
+	}
+	for name, policy := range answers {
+		t.Run(name, func(t *testing.T) {
+			opt := &secondrun.Options{Takeover: policy}
+			bubble(t, opt, func(f *fixture) {
+				dies(f, opt, "a", "")
+				runs := 0
+				h := secondrun.WrapResult(f.g, body, func(context.Context, msg) (int, error) { runs++; return 7, nil })
+				n, err := h.HandleResult(f.Context(), "a")
+				d := h.Processor().Process(f.Context(), secondrun.Delivery{Message: msg("a"), ID: "replay"})
+				switch name {
+				case "park", "unknown":
+					isError(f, err, secondrun.ErrParked)
+					decided(f, d, secondrun.DeadLetter, false, secondrun.ErrParked)
+					is(f, "failed", d.Failed, false)
+					is(f, "runs", runs, 0)
+				default:
+					isError(f, err, nil)
+					is(f, "result", n, 7)
+					decided(f, d, secondrun.Ack, false, nil)
+					is(f, "runs", runs, map[string]int{"retry": 1, "notdone": 1}[name])
+				}
+			})
+		})
+		t.Run("effect "+name, func(t *testing.T) {
+			opt := &secondrun.Options{Effects: map[string]secondrun.Takeover{"x": policy}}
+			bubble(t, opt, func(f *fixture) {
+				dies(f, opt, "a", "x")
+				calls := 0
+				var n int
+				var err error
+				d := process(f.g, func(ctx context.Context, _ msg) error {
+					n, err = secondrun.Once(ctx, "x", func(context.Context) (int, error) { calls++; return 7, nil })
+					return err
+				}).Process(f.Context(), delivery("a"))
+				switch name {
+				case "park", "unknown":
+					isError(f, err, secondrun.ErrParked)
+					is(f, "action", d.Action, secondrun.DeadLetter)
+					is(f, "calls", calls, 0)
+				default:
+					isError(f, err, nil)
+					is(f, "result", n, 7)
+					is(f, "calls", calls, map[string]int{"retry": 1, "notdone": 1}[name])
+				}
+			})
+		})
+	}
+}
+
+func answering(p secondrun.Probed, err error) func(context.Context, string) (secondrun.Probed, error) {
+	return func(context.Context, string) (secondrun.Probed, error) { return p, err }
+}
+
+// A takeover that was not probed must stay a takeover: whatever ends the probe,
+// the next owner has to ask again.
+func TestUnansweredProbeIsAskedAgain(t *testing.T) {
+	for name, fails := range map[string]func(ctx context.Context) error{
+		"error":  func(context.Context) error { return secondrun.Terminal(errCut) },
+		"panic":  func(context.Context) error { panic("probe") },
+		"cancel": func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() },
+	} {
+		for _, effect := range []string{"", "x"} {
+			t.Run(fmt.Sprint(name, effect), func(t *testing.T) {
+				asked := 0
+				policy := secondrun.Takeover{Probe: func(ctx context.Context, key string) (secondrun.Probed, error) {
+					is(t, "key", key, "a")
+					if asked++; asked == 1 {
+						return secondrun.Probed{}, fails(ctx)
+					}
+					return secondrun.Probed{Answer: secondrun.ProbeDone}, nil
+				}}
+				opt := &secondrun.Options{Takeover: policy}
+				if effect != "" {
+					opt = &secondrun.Options{Effects: map[string]secondrun.Takeover{effect: policy}}
+				}
+				bubble(t, opt, func(f *fixture) {
+					dies(f, opt, "a", effect)
+					calls := 0
+					p := process(f.g, func(ctx context.Context, _ msg) error {
+						if effect == "" {
+							calls++
+							return nil
+						}
+						return secondrun.OnceFunc(ctx, effect, func(context.Context) error { calls++; return nil })
+					})
+					ctx, cancel := context.WithTimeout(f.Context(), time.Second)
+					defer cancel()
+					var d secondrun.Decision
+					func() {
+						a := p.Claim(ctx, []secondrun.Delivery{delivery("a")})[0]
+						defer func() { _ = recover(); d = a.Decision() }()
+						a.Run(ctx)
+					}()
+					is(f, "action", d.Action, secondrun.Retry)
+					if effect == "" {
+						is(f, "ran", d.Ran, false)
+						is(f, "state", f.record("a").State, store.StateClaimed)
+					}
+					time.Sleep(2 * lease)
+					renewals := f.faults.count("renew")
+					is(f, "shutdown", f.guard(nil).Shutdown(f.Context()), nil)
+					decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, effect != "", nil)
+					is(f, "asked", asked, 2)
+					is(f, "calls", calls, 0)
+					is(f, "renewals of the abandoned probe", f.faults.count("renew"), renewals)
+				})
+			})
+		}
+	}
+}
+
+func TestUnprobedTakeoverIsNotReleased(t *testing.T) {
+	asked := 0
+	opt := &secondrun.Options{Takeover: secondrun.Takeover{Probe: func(context.Context, string) (secondrun.Probed, error) {
+		asked++
+		return secondrun.Probed{Answer: secondrun.ProbeDone}, nil
+	}}}
+	for name, end := range map[string]func(ctx context.Context, a *secondrun.Attempt){
+		"released": func(_ context.Context, a *secondrun.Attempt) { a.Release(0) },
+		"run after the end": func(ctx context.Context, a *secondrun.Attempt) {
+			ctx, cancel := context.WithCancel(ctx)
+			cancel()
+			a.Run(ctx)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, opt, func(f *fixture) {
+				asked = 0
+				dies(f, opt, "a", "")
+				p := process(f.g, func(context.Context, msg) error { f.Error("ran"); return nil })
+				end(f.Context(), p.Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0])
+				decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
+				time.Sleep(lease)
+				decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, false, nil)
+				is(f, "asked", asked, 1)
+			})
+		})
+	}
+}
