@@ -19,13 +19,13 @@ func TestS07_ScriptsPinned(t *testing.T) {
 		got  script
 		want string
 	}{
-		"claim":  {s.claim, "PIN"},
-		"renew":  {s.renew, "PIN"},
-		"settle": {s.settle, "PIN"},
-		"read":   {s.read, "PIN"},
-		"reopen": {s.reopen, "PIN"},
-		"forget": {s.forget, "PIN"},
-		"ping":   {s.ping, "PIN"},
+		"claim":  {s.claim, "7f1f74af6d32a8376ab4d8658dc112fd31dc87cb"},
+		"renew":  {s.renew, "a932f4dd1898253a303420b709cf317a8ff07334"},
+		"settle": {s.settle, "c5f27d268677a37bccbad9eae11d78ae5772c387"},
+		"read":   {s.read, "b4636c34ba8f0b11c263717d0526b86a1f1c7f5d"},
+		"reopen": {s.reopen, "e7cfc27a60b347f985e4c9a317449e23171fdc69"},
+		"forget": {s.forget, "1feff025503f984a67723a56a4b2a8754ae5928d"},
+		"ping":   {s.ping, "a02ebe5aff28c1b21139f2242f8b1f2acd9909c8"},
 	} {
 		if c.got.sha != c.want {
 			t.Errorf("%s: %s", name, c.got.sha)

@@ -51,12 +51,17 @@ const (
 	allowOOM = "#!lua flags=allow-oom\n"
 )
 
+// nowLua begins every script: only the server's clock decides.
+const nowLua = `
+local call = redis.call
+local time = call('TIME')
+local now = time[1] * 1000000 + time[2]
+`
+
 // formatLua reads and writes records; see record.go for the format. The
 // payload of a record that is only answered is not cut out of it.
 const formatLua = `
-local call, sub, band = redis.call, string.sub, bit.band
-local time = call('TIME')
-local now = time[1] * 1000000 + time[2]
+local sub, band = string.sub, bit.band
 
 -- parse returns the record, or nil and the code that says why not.
 local function parse(v)
@@ -140,8 +145,8 @@ local function live(v)
   return v, r
 end
 
-local function find(effect)
-  local v, r, err = live(call('GET', KEYS[1]))
+local function find(effect, value)
+  local v, r, err = live(value or call('GET', KEYS[1]))
   if err or not effect or not v then return v, r, nil, err end
   local p = r
   v = p.effects and call('HGET', KEYS[2], effect)
@@ -155,9 +160,33 @@ end
 // park, 2 keep failures), fingerprint, delivery, meta [, effect, parent].
 // Answers {verdict, now [, record [, displaced meta]]}; verdicts are those of
 // the package store, 9 is corrupt and 10 incompatible.
-const claimLua = denyOOM + formatLua + writeLua + findLua + `
+//
+// What nearly all claims meet comes first, without the functions that the rest
+// needs: no record, a succeeded one, a claimed one.
+const claimLua = denyOOM + nowLua + `
 local token, effect = ARGV[1], ARGV[10]
-local v, r, p, err = find(effect)
+local v
+if not effect then
+  v = call('GET', KEYS[1])
+  if not v then
+    local till, exp = now + ARGV[2], now + ARGV[3]
+    call('SET', KEYS[1], struct.pack('>BBBc16I7I7I6I4I4I4I2I2I3', 0xD2, 1, ARGV[7] == '' and 1 or 65,
+      token, till, exp, 1, 1, 0, 0, #ARGV[8], #ARGV[9], 0) .. ARGV[7] .. ARGV[8] .. ARGV[9],
+      'PXAT', math.ceil(math.max(till, exp) / 1000))
+    return {1, now}
+  end
+  if #v >= 58 then
+    local magic, version, flags, owner, till, exp = struct.unpack('>BBBc16I7I7', v)
+    if magic == 0xD2 and version == 1 and (ARGV[7] == '' or bit.band(flags, 64) == 0) then
+      local state = flags % 8
+      if state == 3 and now < exp then return {2, now, v} end
+      if state == 1 and now < till and owner ~= token then return {3, now, v} end
+    end
+  end
+end
+` + formatLua + writeLua + findLua + `
+local r, p, err
+v, r, p, err = find(effect, v)
 if err then return {err, now} end
 if effect and (not p or p.state ~= 1 or p.token ~= ARGV[11]) then return {7, now} end
 
@@ -222,7 +251,7 @@ return {1, now, grant(false)}
 
 // renewLua: ARGV token, lease [, effect]. Answers {code, now [, state]}. The
 // two instants lie side by side in the record, so that only they are written.
-const renewLua = allowOOM + formatLua + writeLua + findLua + `
+const renewLua = allowOOM + nowLua + formatLua + writeLua + findLua + `
 local effect = ARGV[3]
 local v, r, p, err = find(effect)
 if err then return {err, now} end
@@ -247,9 +276,32 @@ return {1, now}
 
 // settleLua: ARGV token, kind, retention, not before, payload [, effect].
 // Answers {code, now [, state]}.
-const settleLua = allowOOM + formatLua + writeLua + findLua + `
-local token, kind, effect = ARGV[1], tonumber(ARGV[2]), ARGV[6]
-local v, r, p, err = find(effect)
+//
+// The success of a running handler without effects comes first, as in claimLua:
+// flags, the two instants and the length of the payload change, the rest stays.
+const settleLua = allowOOM + nowLua + `
+local token, effect = ARGV[1], ARGV[6]
+local v
+if not effect then
+  v = call('GET', KEYS[1])
+  if v and #v >= 58 and ARGV[2] == '1' then
+    local magic, version, flags, owner, till, exp, fence, starts, fails, crashes, deliveries, metas, payloads =
+      struct.unpack('>BBBc16I7I7I6I4I4I4I2I2I3', v)
+    local state, plain = flags % 8, flags < 16 or flags >= 64 and flags < 80 -- no effects, judge, parent
+    if magic == 0xD2 and version == 1 and state == 1 and plain and owner == token and payloads == 0
+      and now < math.max(till, exp) and #v == (flags >= 64 and 92 or 58) + deliveries + metas then
+      exp = now + ARGV[3]
+      call('SET', KEYS[1], struct.pack('>BBBc16I7I7I6I4I4I4I2I2I3', 0xD2, 1, flags + 2, token, 0, exp,
+        fence, starts, fails, crashes, deliveries, metas, #ARGV[5]) .. string.sub(v, 59) .. ARGV[5],
+        'PXAT', math.ceil(exp / 1000))
+      return {1, now}
+    end
+  end
+end
+` + formatLua + writeLua + findLua + `
+local kind = tonumber(ARGV[2])
+local r, p, err
+v, r, p, err = find(effect, v)
 if err then return {err, now} end
 local answer = 1
 if not v then
@@ -275,20 +327,19 @@ return {answer, now}
 // readLua: ARGV [effect | ” for all effects]. Answers {0, now, parent, effect
 // or list of names and values}. It changes nothing, but goes to masters only as
 // the other scripts do.
-const readLua = allowOOM + `
-local time = redis.call('TIME')
-local v = redis.call('GET', KEYS[1])
+const readLua = allowOOM + nowLua + `
+local v = call('GET', KEYS[1])
 local e = false
-if v and ARGV[1] == '' then e = redis.call('HGETALL', KEYS[2])
-elseif v and ARGV[1] then e = redis.call('HGET', KEYS[2], ARGV[1]) end
-return {0, time[1] * 1000000 + time[2], v, e}
+if v and ARGV[1] == '' then e = call('HGETALL', KEYS[2])
+elseif v and ARGV[1] then e = call('HGET', KEYS[2], ARGV[1]) end
+return {0, now, v, e}
 `
 
 // reopenLua: ARGV action ("reopen", "force-release"), mark [, effect]. The mark
 // takes the place of the token: nobody owns it, and a repeated call knows by it
 // that it was applied. Answers {1 changed | 2 changed before | 3 no, now, the
 // record before, the parent before}.
-const reopenLua = allowOOM + formatLua + writeLua + findLua + `
+const reopenLua = allowOOM + nowLua + formatLua + writeLua + findLua + `
 local effect = ARGV[3]
 local v, r, p, err = find(effect)
 if err then return {err, now} end
@@ -323,7 +374,7 @@ return {1, now, v, parent}
 
 // forgetLua: ARGV [effect]. Answers {1 removed | 3 absent, now, the record
 // before, the parent before}. A record that cannot be read can be forgotten.
-const forgetLua = allowOOM + formatLua + findLua + `
+const forgetLua = allowOOM + nowLua + formatLua + findLua + `
 local effect = ARGV[1]
 local v, _, _, err = find(effect)
 if err and not effect then v = call('GET', KEYS[1])
