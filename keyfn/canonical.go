@@ -239,7 +239,13 @@ func (c *canonicalizer) close(bracket byte) {
 func (c *canonicalizer) scalar(raw jsontext.Value) error {
 	switch raw.Kind() {
 	case '0':
-		n, err := parseNumber(raw)
+		if isShortInteger(raw) {
+			c.substance = true
+			c.out = append(c.out, raw...)
+			return nil
+		}
+		var digits [32]byte
+		n, err := parseNumber(raw, digits[:0])
 		if err != nil {
 			c.reason = err
 			return err
@@ -276,5 +282,17 @@ func compareUTF16(a, b []byte) int {
 	}
 	ra, _ := utf8.DecodeRune(a[n:])
 	rb, _ := utf8.DecodeRune(b[n:])
-	return slices.Compare(utf16.AppendRune(nil, ra), utf16.AppendRune(nil, rb))
+	if c := cmp.Compare(firstUnit(ra), firstUnit(rb)); c != 0 {
+		return c
+	}
+	return cmp.Compare(ra, rb) // both are surrogate pairs with the same first half
+}
+
+// firstUnit returns the first UTF-16 code unit of a character.
+func firstUnit(r rune) rune {
+	if r < 0x10000 {
+		return r
+	}
+	high, _ := utf16.EncodeRune(r)
+	return high
 }

@@ -104,6 +104,7 @@ func find(body []byte, segs []string) (jsontext.Value, error) {
 		return nil, err
 	}
 	f := finder{segs: segs}
+	f.value = f.buf[:0]
 	if err := json.Unmarshal(text, &f); err != nil {
 		return nil, syntax(err)
 	}
@@ -114,7 +115,8 @@ func find(body []byte, segs []string) (jsontext.Value, error) {
 type finder struct {
 	segs   []string
 	value  jsontext.Value
-	reason error // why there is no value, where the text is fine
+	buf    [64]byte // of a short value
+	reason error    // why there is no value, where the text is fine
 }
 
 // UnmarshalJSONFrom is for package json.
@@ -276,7 +278,8 @@ func text(raw jsontext.Value, coerce bool) (string, error) {
 }
 
 func number(raw jsontext.Value, coerce bool) (string, error) {
-	d, err := parseNumber(raw)
+	var digits [40]byte
+	d, err := parseNumber(raw, digits[:0])
 	if err != nil {
 		return "", err
 	}

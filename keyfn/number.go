@@ -21,9 +21,24 @@ const (
 
 var errRange = because(ErrMalformed, "number out of range")
 
-// parseNumber reads a number that is known to follow the grammar of JSON.
-func parseNumber(raw []byte) (decimal, error) {
-	var d decimal
+// isShortInteger reports whether a number of JSON is spelled as RFC 8785 spells
+// it: an integer of few digits, without fraction, exponent or sign of zero.
+func isShortInteger(raw []byte) bool {
+	if len(raw) > 15 || string(raw) == "-0" {
+		return false
+	}
+	for i, c := range raw {
+		if (c < '0' || c > '9') && (i > 0 || c != '-') {
+			return false
+		}
+	}
+	return true
+}
+
+// parseNumber reads a number that is known to follow the grammar of JSON. It
+// appends the digits to buf.
+func parseNumber(raw, buf []byte) (decimal, error) {
+	d := decimal{digits: buf}
 	if len(raw) > 0 && raw[0] == '-' {
 		d.negative, raw = true, raw[1:]
 	}
@@ -40,7 +55,6 @@ func parseNumber(raw []byte) (decimal, error) {
 		}
 	}
 	whole := len(digits)
-	d.digits = make([]byte, 0, len(digits))
 	for i, c := range digits {
 		if c == '.' {
 			whole = i
@@ -143,14 +157,12 @@ func (d decimal) appendCanonical(dst []byte) []byte {
 	if d.isInteger() || len(d.digits) > maxBinaryDigits {
 		return d.appendScript(dst)
 	}
-	var buf [32]byte
-	text := d.appendScript(buf[:0])
-	f, err := strconv.ParseFloat(string(text), 64)
+	var text, short, digits [32]byte
+	f, err := strconv.ParseFloat(string(d.appendScript(text[:0])), 64)
 	if err != nil {
-		return append(dst, text...)
+		return d.appendScript(dst) // out of range, which parseNumber refuses
 	}
-	short := strconv.AppendFloat(buf[:0:0], f, 'e', -1, 64)
-	rounded, err := parseNumber(short)
+	rounded, err := parseNumber(strconv.AppendFloat(short[:0], f, 'e', -1, 64), digits[:0])
 	if err != nil || rounded.isInteger() {
 		return d.appendScript(dst)
 	}

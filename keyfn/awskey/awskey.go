@@ -5,6 +5,7 @@
 package awskey
 
 import (
+	"errors"
 	"net/url"
 	"strings"
 
@@ -20,10 +21,14 @@ import (
 //
 // A body is a notification if it is a JSON object with Type "Notification", a
 // TopicArn that begins with "arn:", a MessageId and a Message that is a string.
-// A body that has only some of that is the application's own.
+// A body that has only some of that is the application's own, and so is one that
+// is not JSON.
 func SNS(m keyfn.Message) (keyfn.Message, error) {
 	v, err := keyfn.Fields(m.Body(), "Type", "TopicArn", "MessageId", "Message", "MessageAttributes")
-	if err != nil {
+	switch {
+	case errors.Is(err, keyfn.ErrAmbiguous):
+		return nil, err
+	case err != nil:
 		return m, nil //nolint:nilerr // not JSON, so no notification; the next part says what is wrong
 	}
 	if v[0].Text() != "Notification" || !strings.HasPrefix(v[1].Text(), "arn:") || !v[2].IsString() || !v[3].IsString() {

@@ -1,0 +1,5 @@
+//go:build race
+
+package keyfn_test
+
+const raceEnabled = true
