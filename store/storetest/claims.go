@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"reflect"
 	"strings"
-	"time"
 
 	"github.com/secondrun/secondrun/store"
 )
@@ -188,18 +187,7 @@ func claimChecks() []check {
 			run:  func(e *env) { checkRow(e, prepared[row.state](e), row.ask, row.want) },
 		})
 	}
-	return append(checks,
-		check{"the new fingerprint replaces the old one", fingerprintReplaced},
-		check{"no fingerprint keeps the old one", fingerprintKept},
-		check{"a grant replaces holder, trace and delivery", textsReplaced},
-		check{"fence and starts grow over every way to a grant", fenceGrows},
-		check{"a wait ends", waitEnds},
-		check{"a lease is not over early", notEarly},
-		check{"a wait is not over early", waitNotEarly},
-		check{"a lease ends exactly at its end", leaseBoundary},
-		check{"a wait ends exactly at its end", waitBoundary},
-		check{"a short lease is not rounded down to none", tinyLease},
-	)
+	return checks
 }
 
 func absentIsGranted(e *env) {
@@ -294,150 +282,4 @@ func (e *env) written(s situation, r store.ClaimRequest, o outcome, got *store.R
 		rec.Fingerprint = r.Fingerprint
 	}
 	e.shown(got, rec)
-}
-
-func fingerprintReplaced(e *env) {
-	s := first(e).settled(e, store.Release, false)
-	r := ask{print: "version"}.request(e, s) // version 2, content b
-	e.granted(r)
-	e.settled(settlement(r, store.Succeed, ""), store.OK)
-	other := e.req(r.ID.Key)
-	other.Fingerprint = fingerprint(2, 'a')
-	e.verdict(other, store.Conflict)
-	other.Fingerprint = fingerprint(2, 'b')
-	e.verdict(other, store.Done)
-	other.Fingerprint = fingerprint(1, 'b') // compared with nothing any more
-	e.verdict(other, store.Done)
-}
-
-func fingerprintKept(e *env) {
-	s := first(e).settled(e, store.Retry, false).next(e, false).settled(e, store.Succeed, false)
-	e.verdict(ask{print: "other"}.request(e, s), store.Conflict)
-	e.verdict(ask{print: "same"}.request(e, s), store.Done)
-	// What failed for good is granted in spite of another fingerprint, which
-	// then is the record's.
-	s = first(e).settled(e, store.Fail, false)
-	r := ask{print: "other"}.request(e, s)
-	e.granted(r)
-	e.verdict(ask{print: "same"}.request(e, s), store.Conflict)
-}
-
-func textsReplaced(e *env) {
-	s := first(e).settled(e, store.Fail, false).next(e, false)
-	e.answered(e.req(s.owner.ID.Key), store.Claim{
-		Verdict: store.Busy, Fence: 2, Starts: 2, Remaining: long, Holder: "second holder", Trace: "second trace",
-	})
-	s.c.Failures = 0
-	s = s.settled(e, store.Fail, false)
-	e.verdict(ask{delivery: "owner"}.request(e, s), store.Failed)
-	old := e.req(s.owner.ID.Key)
-	old.Delivery = "first delivery"
-	e.granted(old)
-}
-
-// fenceGrows lives a record's longest life.
-func fenceGrows(e *env) {
-	s := first(e)
-	s = s.settled(e, store.Release, false).next(e, false) // 2
-	s = s.over(e).next(e, true)                           // 3
-	s = s.settled(e, store.Retry, false).next(e, false)   // 4
-	s = s.settled(e, store.Fail, false)
-	s.c.Failures, s.c.Crashes = 0, 0
-	s = s.next(e, false) // 5
-	s = s.settled(e, store.Retry, false).closed(e, exhaust, store.Exhausted, store.FailedExhausted)
-	s.c.Failures, s.c.Crashes = 0, 0
-	s = s.next(e, false).settled(e, store.Succeed, false) // 6
-	want := s.c
-	want.Verdict = store.Done
-	if want.Fence != 6 || want.Starts != 6 {
-		e.Fatalf("the check itself expects fence %d, starts %d", want.Fence, want.Starts)
-	}
-	e.answered(e.req(s.owner.ID.Key), want)
-}
-
-func waitEnds(e *env) {
-	for _, k := range []store.Kind{store.Retry, store.Release} {
-		s := first(e)
-		set := settlement(s.owner, k, "")
-		set.NotBefore = short
-		e.settled(set, store.OK)
-		e.pass(short)
-		e.granted(e.req(s.owner.ID.Key))
-	}
-}
-
-// notEarly claims until the lease of another is over, and compares what the
-// store's own clock says about the two grants and all that was between them.
-func notEarly(e *env) {
-	r := e.req("k")
-	r.Lease = 3 * short
-	c := e.granted(r)
-	e.pollUntil("k", c.At.Add(r.Lease))
-}
-
-func waitNotEarly(e *env) {
-	for _, k := range []store.Kind{store.Retry, store.Release} {
-		s := first(e)
-		set := settlement(s.owner, k, "")
-		set.NotBefore = short
-		e.pollUntil(s.owner.ID.Key, e.settled(set, store.OK).At.Add(short))
-	}
-}
-
-// pollUntil claims key until that is granted, which must not be before end.
-func (e *env) pollUntil(key string, end time.Time) {
-	e.Helper()
-	const precision = 2 * time.Millisecond
-	for {
-		c := e.claim(e.req(key))
-		left := end.Sub(c.At)
-		switch {
-		case c.Verdict == store.Granted && left > precision:
-			e.Fatalf("granted %v too early", left)
-		case c.Verdict == store.Granted:
-			return
-		case c.Verdict != store.Busy || left < -precision:
-			e.Fatalf("%v before the end: %s", left, show(c))
-		case c.Remaining > left+precision || c.Remaining < left-precision:
-			e.Fatalf("%v remain, want %v", c.Remaining, left)
-		}
-		e.pass(time.Millisecond)
-	}
-}
-
-func leaseBoundary(e *env) {
-	e.exact()
-	s := first(e)
-	e.renewed(s.owner.ID, s.owner.Token, short, store.OK)
-	e.pass(short - time.Millisecond)
-	c := e.verdict(e.req(s.owner.ID.Key), store.Busy)
-	if c.Remaining != time.Millisecond {
-		e.Errorf("1ms before the end: %v remain", c.Remaining)
-	}
-	e.pass(time.Millisecond)
-	if c := e.granted(e.req(s.owner.ID.Key)); !c.Takeover {
-		e.Errorf("at the end: %s, want a takeover", show(c))
-	}
-}
-
-func waitBoundary(e *env) {
-	e.exact()
-	s := first(e)
-	set := settlement(s.owner, store.Retry, "")
-	set.NotBefore = short
-	e.settled(set, store.OK)
-	e.pass(short - time.Millisecond)
-	e.verdict(e.req(s.owner.ID.Key), store.Busy)
-	e.pass(time.Millisecond)
-	e.granted(e.req(s.owner.ID.Key))
-}
-
-func tinyLease(e *env) {
-	e.exact()
-	r := e.req("k")
-	r.Lease = 1
-	e.granted(r)
-	e.verdict(e.req("k"), store.Busy)
-	e.pass(2 * time.Millisecond)
-	e.granted(e.req("k"))
 }

@@ -10,7 +10,7 @@ func purgeChecks() []check {
 	return []check{
 		{"removes what is absent and nothing else", purgeRemoves},
 		{"effects go with their parent", purgeEffects},
-		{"U35 beside claims", purgeRace},
+		{"U35 G15 beside claims", purgeRace},
 	}
 }
 

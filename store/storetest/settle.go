@@ -33,9 +33,9 @@ func settleChecks() []check {
 	for _, k := range kinds {
 		checks = append(checks,
 			check{k.String() + ", and again", func(e *env) { settleTwice(e, first(e), k) }},
-			check{k.String() + " after the lease", func(e *env) { settleTwice(e, first(e).over(e), k) }},
-			check{k.String() + " by a displaced owner", func(e *env) { displaced(e, k) }},
-			check{k.String() + " without a record", func(e *env) { settleAbsent(e, k) }},
+			check{"Z03 " + k.String() + " after the lease", func(e *env) { settleTwice(e, first(e).over(e), k) }},
+			check{"Z01 Z02 Z04 Z05 " + k.String() + " by a displaced owner", func(e *env) { displaced(e, k) }},
+			check{"A07 " + k.String() + " without a record", func(e *env) { settleAbsent(e, k) }},
 		)
 	}
 	prepared := situations()

@@ -104,6 +104,7 @@ type check struct {
 func groups() []group {
 	return []group{
 		{"claims", claimChecks()},
+		{"grants", grantChecks()},
 		{"settlements", settleChecks()},
 		{"retention", retentionChecks()},
 		{"effects", effectChecks()},
