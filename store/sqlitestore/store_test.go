@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/secondrun/secondrun/internal/testenv"
 	"github.com/secondrun/secondrun/store"
 )
 
@@ -135,7 +136,7 @@ func TestK14_PayloadsAndTexts(t *testing.T) {
 func TestLargeBatch(t *testing.T) {
 	s := open(t, newPath(t), nil)
 	var reqs []store.ClaimRequest
-	for i := range 600 {
+	for i := range 300 {
 		r := request(fmt.Sprintf("%04d", i))
 		e := r
 		e.ID.Effect, e.Parent, e.Token = "charge", r.Token, store.NewToken()
@@ -177,7 +178,7 @@ func TestPurge(t *testing.T) {
 	s, clock := open(t, newPath(t), nil), newClock()
 	s.now = clock.now
 	var reqs []store.ClaimRequest
-	for i := range 3000 {
+	for i := range 1200 {
 		r := request(fmt.Sprintf("%04d", i))
 		switch i % 3 {
 		case 0: // stays: its retention is long
@@ -195,11 +196,11 @@ func TestPurge(t *testing.T) {
 	}
 	clock.advance(time.Second)
 	removed, steps := purgeAll(t, s)
-	if removed != 2000 || steps < 4 {
+	if removed != 800 || steps < 2 {
 		t.Errorf("%d removed in %d steps", removed, steps)
 	}
 	clock.advance(time.Minute)
-	if removed, _ = purgeAll(t, s); removed != 2000 {
+	if removed, _ = purgeAll(t, s); removed != 800 {
 		t.Errorf("%d removed", removed)
 	}
 	for _, i := range []int{0, 1} {
@@ -242,7 +243,7 @@ func TestG15_PurgeBesideClaims(t *testing.T) {
 			cursor = next
 		}
 	})
-	for i := range 2000 {
+	for i := range testenv.Size(300, 5000) {
 		r := request(fmt.Sprint(i % 10))
 		r.Retention = time.Microsecond // over at once, but the lease is running
 		e := r
