@@ -16,6 +16,7 @@ import (
 	"context"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"time"
 
 	"github.com/secondrun/secondrun/store"
@@ -74,7 +75,7 @@ func (s *Store) Claim(ctx context.Context, reqs []store.ClaimRequest) ([]store.C
 	}
 	out := make([]store.Claim, len(reqs))
 	for i := range reqs {
-		k, effect := split(reqs[i].ID)
+		k, effect := s.split(reqs[i].ID)
 		s.shard(k).claim(k, effect, &reqs[i], &out[i])
 	}
 	return out, nil
@@ -87,7 +88,7 @@ func (s *Store) Renew(ctx context.Context, leases []store.Lease, d time.Duration
 	}
 	out := make([]store.Status, len(leases))
 	for i := range leases {
-		k, effect := split(leases[i].ID)
+		k, effect := s.split(leases[i].ID)
 		out[i] = s.shard(k).renew(k, effect, &leases[i], d)
 	}
 	return out, nil
@@ -100,7 +101,7 @@ func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]s
 	}
 	out := make([]store.Status, len(settlements))
 	for i := range settlements {
-		k, effect := split(settlements[i].ID)
+		k, effect := s.split(settlements[i].ID)
 		out[i] = s.shard(k).settle(k, effect, &settlements[i])
 	}
 	return out, nil
@@ -120,23 +121,26 @@ func (s *Store) Len() int {
 	for i := range s.shards {
 		sh := &s.shards[i]
 		sh.mu.Lock()
-		n += len(sh.entries)
+		n += sh.live
 		sh.mu.Unlock()
 	}
 	return n
 }
 
-// key is the encoded ID without its effect.
-type key struct{ scope, key string }
+// key is the encoded ID without its effect, and its hash. A map of hashes is
+// much smaller than one of strings, and each of the four accesses of a record's
+// life misses the cache less often.
+type key struct {
+	hash       uint64
+	scope, key string
+}
 
-func split(id store.ID) (k key, effect string) {
+func (s *Store) split(id store.ID) (k key, effect string) {
 	k.scope, k.key, effect = id.Encode()
+	k.hash = maphash.String(s.seed, k.key) ^ bits.RotateLeft64(maphash.String(s.seed, k.scope), 32)
 	return k, effect
 }
 
 // shard returns the shard of k. The effects of a record are in its entry, and so
-// in the same shard. Equal keys of two scopes may meet in one; that is cheaper
-// than to hash both strings.
-func (s *Store) shard(k key) *shard {
-	return &s.shards[maphash.String(s.seed, k.key)%shards]
-}
+// in the same shard.
+func (s *Store) shard(k key) *shard { return &s.shards[k.hash%shards] }

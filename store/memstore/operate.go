@@ -24,7 +24,7 @@ func (s *Store) Get(ctx context.Context, id store.ID) (store.Record, bool, error
 	if err := ctx.Err(); err != nil {
 		return store.Record{}, false, err
 	}
-	k, name := split(id)
+	k, name := s.split(id)
 	sh := s.shard(k)
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
@@ -37,7 +37,7 @@ func (s *Store) Get(ctx context.Context, id store.ID) (store.Record, bool, error
 
 // find returns the record that is not absent, and its entry.
 func (sh *shard) find(k key, name string, now time.Time) (*entry, *rules.Record) {
-	e := sh.entries[k]
+	e := sh.lookup(k)
 	if e == nil || e.rec.Absent(now) {
 		return nil, nil
 	}
@@ -102,13 +102,15 @@ func (sh *shard) list(page []store.Record, scope string, state store.State, curs
 			page = append(page, e.show(name, r))
 		}
 	}
-	for k, e := range sh.entries {
-		if k.scope != scope || e.rec.Absent(now) {
-			continue
-		}
-		add(e, "", &e.rec)
-		for _, f := range e.effects {
-			add(e, f.name, &f.rec)
+	for _, e := range sh.entries {
+		for ; e != nil; e = e.same {
+			if e.key.scope != scope || e.rec.Absent(now) {
+				continue
+			}
+			add(e, "", &e.rec)
+			for _, f := range e.effects {
+				add(e, f.name, &f.rec)
+			}
 		}
 	}
 	return page
@@ -210,7 +212,7 @@ func (s *Store) change(
 	if reason == "" {
 		return false, errReason
 	}
-	k, name := split(id)
+	k, name := s.split(id)
 	sh := s.shard(k)
 	sh.mu.Lock()
 	now := sh.wheel.now()

@@ -20,17 +20,19 @@ const (
 // shard is a part of the store with a lock of its own.
 type shard struct {
 	mu      sync.Mutex
-	entries map[key]*entry
+	entries map[uint64]*entry // by hash; others of the same hash follow by entry.same
+	live    int               // entries, all that follow included
 	wheel   wheel
 	free    *entry // linked by next
 	frees   int
-	_       [40]byte // keeps the locks of two shards out of one cache line
+	_       [32]byte // keeps the locks of two shards out of one cache line
 }
 
 // entry is a record with the records of its effects.
 type entry struct {
 	rec     rules.Record
 	key     key
+	same    *entry
 	effects []*effect
 	buffer  []byte // of rec.Payload; kept for the next record of this entry
 	link    link
@@ -42,7 +44,7 @@ type effect struct {
 }
 
 func (sh *shard) init(epoch time.Time) {
-	sh.entries = make(map[key]*entry)
+	sh.entries = make(map[uint64]*entry)
 	sh.wheel.epoch = epoch
 	sh.wheel.due = never
 }
@@ -51,7 +53,7 @@ func (sh *shard) claim(k key, name string, req *store.ClaimRequest, c *store.Cla
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := sh.wheel.now() // under the lock: the answers of one record are in the order of its times
-	e := sh.entries[k]
+	e := sh.lookup(k)
 	if name != "" {
 		*c = e.claimEffect(name, req, now)
 		c.Payload = clone(c.Payload)
@@ -72,7 +74,7 @@ func (sh *shard) claim(k key, name string, req *store.ClaimRequest, c *store.Cla
 		e.effects = nil
 	}
 	if isNew {
-		sh.entries[k] = e
+		sh.insert(e)
 	}
 	sh.moved(e, now)
 	sh.sweep(now, sweepStep)
@@ -106,7 +108,7 @@ func (sh *shard) renew(k key, name string, l *store.Lease, d time.Duration) stor
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := sh.wheel.now()
-	e := sh.entries[k]
+	e := sh.lookup(k)
 	if e == nil {
 		return store.Status{Code: store.Lost, At: now}
 	}
@@ -126,7 +128,7 @@ func (sh *shard) settle(k key, name string, s *store.Settlement) store.Status {
 	sh.mu.Lock()
 	defer sh.mu.Unlock()
 	now := sh.wheel.now()
-	e := sh.entries[k]
+	e := sh.lookup(k)
 	if name != "" {
 		return e.settleEffect(name, s, now)
 	}
@@ -143,7 +145,7 @@ func (sh *shard) settle(k key, name string, s *store.Settlement) store.Status {
 	case !changed:
 		return st
 	case isNew:
-		sh.entries[k] = e
+		sh.insert(e)
 	}
 	if wasAbsent {
 		e.effects = nil
@@ -196,9 +198,40 @@ func (sh *shard) sweep(now time.Time, n int) (freed int, more bool) {
 	return freed, sh.wheel.due <= at
 }
 
+// lookup returns the entry of k, nil when there is none.
+func (sh *shard) lookup(k key) *entry {
+	e := sh.entries[k.hash]
+	for e != nil && e.key != k {
+		e = e.same
+	}
+	return e
+}
+
+// insert makes e known, whose key is not.
+func (sh *shard) insert(e *entry) {
+	sh.live++
+	if first, ok := sh.entries[e.key.hash]; ok { // one in 2^64
+		first.same, e.same = e, first.same
+		return
+	}
+	sh.entries[e.key.hash] = e
+}
+
 // remove frees e, which is not in the wheel.
 func (sh *shard) remove(e *entry) {
-	delete(sh.entries, e.key)
+	sh.live--
+	first := sh.entries[e.key.hash]
+	switch {
+	case first != e:
+		for first.same != e {
+			first = first.same
+		}
+		first.same = e.same
+	case e.same != nil:
+		sh.entries[e.key.hash] = e.same
+	default:
+		delete(sh.entries, e.key.hash)
+	}
 	sh.give(e)
 }
 
