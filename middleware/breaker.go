@@ -12,29 +12,37 @@ import (
 // is open: what they received could not be claimed, and every receive that
 // ends that way brings a healthy message nearer to the dead-letter queue.
 //
-// Only a call that did real work proves that the store is back. A ping lets
+// Only a call that did real work proves that the store is back. A probe lets
 // the callers try; when the next call fails, the breaker opens again at once
 // and waits longer.
 type breaker struct {
-	ping    func(context.Context) error // nil when the store cannot be probed
+	ask     func(context.Context) error // probes the store
 	changed func(open bool, err error)  // told of every change
 	turn    chan struct{}               // holds one element while somebody probes
 
 	mu       sync.Mutex
 	failures int           // whole calls in a row
+	claims   bool          // the last claim call failed
 	closed   chan struct{} // non-nil while open; closed when the breaker closes
 	probes   int           // since the last call that worked
+	passes   int           // those of them that the store answered
 }
 
 // opensAfter is the number of failed calls in a row that open the breaker. One
 // is no evidence: a connection that the server had closed fails once.
 const opensAfter = 3
 
-// report takes the outcome of a call.
-func (b *breaker) report(err error) {
+// report takes the outcome of a call. While claims fail, other calls that work
+// are no comfort: it is claims that a receive is for.
+func (b *breaker) report(claim bool, err error) {
 	b.mu.Lock()
-	if err == nil {
-		b.failures, b.probes = 0, 0
+	b.claims = claim && err != nil || !claim && b.claims
+	switch {
+	case err == nil && b.claims:
+		b.mu.Unlock()
+		return
+	case err == nil:
+		b.failures, b.probes, b.passes = 0, 0, 0
 		b.closeLocked()
 		return
 	}
@@ -75,39 +83,41 @@ func (b *breaker) wait(ctx context.Context) error {
 			return context.Cause(ctx)
 		case <-closed:
 		case b.turn <- struct{}{}:
-			passed := b.probe(ctx, closed)
+			b.probe(ctx, closed)
 			<-b.turn
-			if passed {
-				return context.Cause(ctx)
-			}
 		}
 	}
 }
 
-// probe waits its time and asks the store. It returns true when the caller
-// itself must be the probe, since the store cannot be pinged.
-func (b *breaker) probe(ctx context.Context, closed <-chan struct{}) bool {
-	b.mu.Lock()
-	b.probes = min(b.probes+1, 8)
-	pause := time.NewTimer(Backoff{Base: 500 * time.Millisecond, Max: 5 * time.Second}.after(b.probes))
-	b.mu.Unlock()
+// probe waits its time and asks the store.
+func (b *breaker) probe(ctx context.Context, closed <-chan struct{}) {
+	pause := time.NewTimer(b.pause())
 	defer pause.Stop()
 	select {
 	case <-ctx.Done():
-		return false
+		return
 	case <-closed:
-		return false
+		return
 	case <-pause.C:
 	}
-	if b.ping == nil {
-		return true
-	}
-	if b.ping(ctx) == nil {
+	if b.ask(ctx) == nil {
 		b.mu.Lock()
 		b.failures = opensAfter - 1
+		b.passes++
 		b.closeLocked()
 	}
-	return false
+}
+
+// pause is the wait before the next probe: some seconds at most, but more when
+// probes have been answered and the calls after them have not.
+func (b *breaker) pause() time.Duration {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.probes = min(b.probes+1, 8)
+	if b.passes > 0 {
+		return around(min(5*time.Second<<min(b.passes, 8), time.Minute))
+	}
+	return Backoff{Base: 500 * time.Millisecond, Max: 5 * time.Second}.after(b.probes)
 }
 
 func (b *breaker) open() bool {
@@ -116,17 +126,24 @@ func (b *breaker) open() bool {
 	return b.closed != nil
 }
 
-// pinger returns how to probe the store, nil when it cannot be probed.
-func pinger(st store.Store, timeout time.Duration, emit func(Event)) func(context.Context) error {
-	p, ok := st.(store.Pinger)
-	if !ok {
-		return nil
-	}
-	return func(ctx context.Context) error {
+// prober returns how to probe the store: a ping, if it has one, and the renewal
+// of a lease that nobody holds, which writes nothing but needs what a claim
+// needs, such as a table and the permission to write.
+func prober(st store.Store, scope string, timeout time.Duration, emit func(Event)) func(context.Context) error {
+	nobody := []store.Lease{{ID: store.ID{Scope: scope, Key: "probe"}, Token: store.NewToken()}}
+	return func(ctx context.Context) (err error) {
 		ctx, cancel := context.WithTimeout(ctx, timeout)
 		defer cancel()
 		start := time.Now()
-		err := p.Ping(ctx)
+		if p, ok := st.(store.Pinger); ok {
+			err = p.Ping(ctx)
+		}
+		if err == nil {
+			var answers []store.Status
+			if answers, err = st.Renew(ctx, nobody, time.Second); err == nil && len(answers) == 1 {
+				err = answers[0].Err
+			}
+		}
 		emit(Event{Kind: EventStoreCall, Op: "ping", Duration: time.Since(start), Err: err})
 		return err
 	}

@@ -58,7 +58,7 @@ func New(scope string, st store.Store, opt *Options) (*Guard, error) {
 		return nil, fmt.Errorf("secondrun: options of scope %q: %w", scope, err)
 	}
 	g := &Guard{scope: scope, opt: o}
-	g.engine = newEngine(st, &o, func(e Event) { g.emit(context.Background(), e) })
+	g.engine = newEngine(st, scope, &o, func(e Event) { g.emit(context.Background(), e) })
 	g.leases = g.leaseGroup()
 	return g, nil
 }
@@ -116,7 +116,7 @@ func (g *Guard) WaitHealthy(ctx context.Context) error {
 // can show.
 func (g *Guard) Healthy() bool { return !g.health.open() }
 
-func newEngine(st store.Store, o *Options, emit func(Event)) *engine {
+func newEngine(st store.Store, scope string, o *Options, emit func(Event)) *engine {
 	e := &engine{store: st, limits: store.Limits{}, running: make(map[*Attempt]struct{})}
 	if l, ok := st.(store.Limiter); ok {
 		e.limits = l.Limits()
@@ -124,7 +124,7 @@ func newEngine(st store.Store, o *Options, emit func(Event)) *engine {
 	e.limits.Batch = or(e.limits.Batch, 256)
 	e.limits.Parallel = or(e.limits.Parallel, 2)
 	e.health.turn = make(chan struct{}, 1)
-	e.health.ping = pinger(st, o.CallTimeout, emit)
+	e.health.ask = prober(st, scope, o.CallTimeout, emit)
 	e.health.changed = func(open bool, err error) {
 		kind := EventStoreUp
 		if open {
@@ -166,7 +166,7 @@ func measured[Q, A any](e *engine, emit func(Event), op string, call func(contex
 		if err == nil && len(as) != len(qs) {
 			err = fmt.Errorf("%w: %d answers to %d items of %s", store.ErrPermanent, len(as), len(qs), op)
 		}
-		e.health.report(err)
+		e.health.report(op == "claim", err)
 		emit(Event{Kind: EventStoreCall, Op: op, Batch: len(qs), Duration: time.Since(start), Err: err})
 		return as, err
 	}
