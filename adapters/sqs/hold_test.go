@@ -14,6 +14,12 @@ import (
 
 const extend = "ChangeMessageVisibilityBatch"
 
+// ending is when and why a handler's context ended.
+type ending struct {
+	after time.Duration
+	cause error
+}
+
 // A handler far longer than the visibility timeout runs once: the message is
 // held from the receive on, as are nine others that wait beside it.
 func TestHold_LongHandlersRunOnce(t *testing.T) {
@@ -21,7 +27,7 @@ func TestHold_LongHandlersRunOnce(t *testing.T) {
 		r.send("1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
 		r.start(sleeps(25 * time.Minute))
 		r.start(sleeps(25 * time.Minute)) // has free slots all the time
-		time.Sleep(time.Hour)
+		r.sleep(time.Hour)
 		r.settled(10)
 		if n := r.srv.Queue(r.url).Counts().Received; n != 10 {
 			r.t.Errorf("%d deliveries of 10 messages", n)
@@ -35,7 +41,7 @@ func TestHold_BeatsAreBatched(t *testing.T) {
 	everyPolicy(t, func(r *rig) {
 		r.send("1", "2", "3", "4", "5", "6", "7", "8", "9", "10")
 		r.start(sleeps(10 * time.Minute))
-		time.Sleep(11 * time.Minute)
+		r.sleep(11 * time.Minute)
 		r.settled(10)
 		if n := r.srv.CallCount(extend); n < 60 || n > 80 {
 			r.t.Errorf("%d extensions of ten messages in 10 minutes, want one every 9 to 10 s", n)
@@ -57,14 +63,14 @@ func TestB03_HoldLostForGood(t *testing.T) {
 			cause = context.Cause(ctx)
 			return nil // finished all the same
 		})
-		time.Sleep(20 * time.Second)
+		r.sleep(20 * time.Second)
 		if !errors.Is(cause, secondrun.ErrHoldLost) {
 			r.t.Errorf("cause = %v, want ErrHoldLost", cause)
 		}
 		if n := r.srv.CallCount("DeleteMessageBatch"); n != 0 {
 			r.t.Errorf("the dead handle was used for %d deletes", n)
 		}
-		time.Sleep(time.Minute) // the next delivery is answered from the record
+		r.sleep(time.Minute) // the next delivery is answered from the record
 		r.settled(1)
 	})
 }
@@ -77,7 +83,7 @@ func TestB03_GoOnWithoutHold(t *testing.T) {
 		}))
 		r.send("k")
 		r.start(sleeps(2 * time.Minute))
-		time.Sleep(10 * time.Minute)
+		r.sleep(10 * time.Minute)
 		r.settled(1)
 	})
 }
@@ -94,7 +100,7 @@ func TestB03_TransientExtensionErrors(t *testing.T) {
 		})
 		r.send("k")
 		r.start(sleeps(10 * time.Minute))
-		time.Sleep(11 * time.Minute)
+		r.sleep(11 * time.Minute)
 		r.settled(1)
 	})
 }
@@ -106,16 +112,14 @@ func TestB03_HungExtensions(t *testing.T) {
 		r.srv.Fault(extend, sqstest.Times(1000, sqstest.Fault{Delay: time.Hour}))
 		r.send("k")
 		start := time.Now()
-		var after time.Duration
-		var cause error
+		ends := make(chan ending, 10)
 		r.start(func(ctx context.Context, _ string) error {
 			<-ctx.Done()
-			if after == 0 {
-				after, cause = time.Since(start), context.Cause(ctx)
-			}
+			ends <- ending{time.Since(start), context.Cause(ctx)}
 			return ctx.Err()
 		})
-		time.Sleep(40 * time.Second)
+		end := <-ends
+		after, cause := end.after, end.cause
 		if !errors.Is(cause, secondrun.ErrHoldLost) || after >= 30*time.Second || after < 20*time.Second {
 			r.t.Errorf("cancelled after %v with %v, want ErrHoldLost within the 30s", after, cause)
 		}
@@ -128,16 +132,15 @@ func TestB04_TwelveHours(t *testing.T) {
 	inBubble(t, nil, "", &secondrun.Options{MaxRuntime: 48 * time.Hour}, func(r *rig) {
 		r.send("k")
 		start := time.Now()
-		var after time.Duration
-		var cause error
+		ends := make(chan ending, 10)
 		r.start(func(ctx context.Context, _ string) error {
 			<-ctx.Done()
-			if after == 0 {
-				after, cause = time.Since(start), context.Cause(ctx)
-			}
+			ends <- ending{time.Since(start), context.Cause(ctx)}
 			return nil
 		})
-		time.Sleep(13 * time.Hour)
+		end := <-ends
+		after, cause := end.after, end.cause
+		r.sleep(time.Hour)
 		if !errors.Is(cause, sqsadapter.ErrVisibilityLimit) || after >= 12*time.Hour || after < 12*time.Hour-time.Minute {
 			r.t.Errorf("cancelled after %v with %v", after, cause)
 		}
@@ -160,7 +163,7 @@ func TestB04_MaxRuntimeComesFirst(t *testing.T) {
 			cause = context.Cause(ctx)
 			return nil
 		})
-		time.Sleep(12 * time.Hour)
+		r.sleep(12 * time.Hour)
 		if !errors.Is(cause, secondrun.ErrMaxRuntime) || errors.Is(cause, sqsadapter.ErrVisibilityLimit) {
 			r.t.Errorf("cause = %v, want ErrMaxRuntime", cause)
 		}
@@ -176,12 +179,12 @@ func TestReceive_OnlyForFreeSlots(t *testing.T) {
 		}
 		r.start(sleeps(time.Second))
 		for range 9 {
-			time.Sleep(700 * time.Millisecond)
+			r.sleep(700 * time.Millisecond)
 			if n := r.srv.Queue(r.url).Counts().InFlight; n > 3 {
 				r.t.Fatalf("%d messages in flight, 3 slots", n)
 			}
 		}
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(20)
 		if n := r.srv.Queue(r.url).Counts().Received; n != 20 {
 			r.t.Errorf("%d receives of 20 messages", n)

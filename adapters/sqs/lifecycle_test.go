@@ -24,7 +24,7 @@ func TestA11_Drain(t *testing.T) {
 	everyPolicy(t, func(r *rig) {
 		r.send("k")
 		stop := r.start(sleeps(10 * time.Second))
-		time.Sleep(5 * time.Second)
+		r.sleep(5 * time.Second)
 		start := time.Now()
 		stop()
 		if d := time.Since(start); d > 6*time.Second {
@@ -32,7 +32,7 @@ func TestA11_Drain(t *testing.T) {
 		}
 		r.settled(1)
 		r.send("late")
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		if len(r.started()) != 1 {
 			r.t.Error("a message was received after Run had returned")
 		}
@@ -50,7 +50,7 @@ func TestA12_GracePasses(t *testing.T) {
 			cause = context.Cause(ctx)
 			return ctx.Err()
 		})
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		stop()
 		if !errors.Is(cause, secondrun.ErrShutdown) {
 			r.t.Errorf("cause = %v, want ErrShutdown", cause)
@@ -60,7 +60,7 @@ func TestA12_GracePasses(t *testing.T) {
 			r.t.Errorf("record after the shutdown: %+v", rec)
 		}
 		defer r.start(succeeds)()
-		time.Sleep(3 * time.Second)
+		r.sleep(3 * time.Second)
 		r.settled(2)
 	})
 }
@@ -82,7 +82,7 @@ func TestA12_HandlerIgnoresItsContext(t *testing.T) {
 		if rec, _ := r.record("k"); rec.State != store.StateClaimed {
 			r.t.Errorf("record: %v", rec.State)
 		}
-		time.Sleep(20 * time.Minute)
+		r.sleep(20 * time.Minute)
 	})
 }
 
@@ -97,7 +97,7 @@ func TestRoundTrips_TenMessages(t *testing.T) {
 			r.send(fmt.Sprint(i))
 		}
 		r.start(sleeps(time.Second))
-		time.Sleep(30 * time.Second)
+		r.sleep(30 * time.Second)
 		r.settled(10)
 		if counting.claims != 1 || counting.renews != 0 {
 			r.t.Errorf("%d claim calls and %d renewals for ten messages of one receive", counting.claims, counting.renews)
@@ -152,7 +152,7 @@ func TestHandler_OwnLoop(t *testing.T) {
 		if err := h.Handle(r.t.Context(), out.Messages...); err == nil {
 			r.t.Error("the failure of one message is not reported")
 		}
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(3)
 		if r.deadCount() != 1 {
 			r.t.Errorf("%d messages in the dead-letter queue, want 1", r.deadCount())
@@ -182,7 +182,7 @@ func TestFIFO_OrderOnFailure(t *testing.T) {
 			done = append(done, key)
 			return nil
 		})
-		time.Sleep(20 * time.Minute)
+		r.sleep(20 * time.Minute)
 		r.settled(7)
 		mu.Lock()
 		defer mu.Unlock()
@@ -210,7 +210,7 @@ func TestFIFO_TerminalGoesOn(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(3)
 		if got := r.started(); !slices.Equal(got, []string{"1", "2", "3"}) {
 			r.t.Errorf("order %v", got)
@@ -228,7 +228,7 @@ func TestU26_NotStarted(t *testing.T) {
 	inBubble(t, nil, ".fifo", nil, func(r *rig) {
 		r.sendFIFO("g", "1", "2", "3")
 		stop := r.start(sleeps(10 * time.Second))
-		time.Sleep(5 * time.Second)
+		r.sleep(5 * time.Second)
 		stop()
 		synctest.Wait()
 		if got := r.started(); !slices.Equal(got, []string{"1"}) {
@@ -238,7 +238,7 @@ func TestU26_NotStarted(t *testing.T) {
 			r.t.Errorf("record of a message that was not started: %+v", rec)
 		}
 		defer r.start(succeeds)()
-		time.Sleep(2 * time.Second)
+		r.sleep(2 * time.Second)
 		r.settled(3)
 	})
 }
@@ -254,7 +254,7 @@ func TestU07_TenInOneGroup(t *testing.T) {
 		r.sendFIFO("g", keys...)
 		r.start(sleeps(5 * time.Second))
 		r.start(sleeps(5 * time.Second))
-		time.Sleep(10 * time.Minute)
+		r.sleep(10 * time.Minute)
 		r.settled(10)
 		if got := r.started(); !slices.Equal(got, keys) {
 			r.t.Errorf("order %v", got)

@@ -208,3 +208,9 @@ func sleeps(d time.Duration) func(context.Context, string) error {
 		}
 	}
 }
+
+// sleep lets d pass, and waits until everybody who is due has finished.
+func (r *rig) sleep(d time.Duration) {
+	time.Sleep(d)
+	synctest.Wait()
+}

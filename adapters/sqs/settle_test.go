@@ -26,14 +26,14 @@ func TestB01_BusyWaitsForTheLease(t *testing.T) {
 		r.busyElsewhere("k", 4*time.Minute)
 		r.send("k")
 		r.start(succeeds)
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		if len(r.started()) != 0 || r.srv.CallCount(remove) != 0 {
 			r.t.Errorf("runs %v, deletes %d while the key was held", r.started(), r.srv.CallCount(remove))
 		}
 		if n := r.srv.Queue(r.url).Counts().Received; n > 4 {
 			r.t.Errorf("%d receives in a minute of a message that waits for a lease of 30s", n)
 		}
-		time.Sleep(5 * time.Minute)
+		r.sleep(5 * time.Minute)
 		r.settled(0) // done elsewhere
 	})
 }
@@ -74,9 +74,9 @@ func TestC09_RedeliveredAfterDelete(t *testing.T) {
 	everyPolicy(t, func(r *rig) {
 		r.send("k")
 		r.start(succeeds)
-		time.Sleep(time.Second)
+		r.sleep(time.Second)
 		r.must(r.srv.Redeliver(r.url, r.srv.Queue(r.url).Messages()[0].ID))
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(1)
 	})
 }
@@ -94,7 +94,7 @@ func TestH05H06_Failures(t *testing.T) {
 			}
 			return errors.New("secret detail")
 		})
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(2)
 		dead := r.srv.Queue(r.dead).Messages()
 		if len(dead) != 1 {
@@ -120,7 +120,7 @@ func TestC12_CopyFails(t *testing.T) {
 			return &sqstest.Fault{Code: "InternalError"}
 		})
 		r.start(func(context.Context, string) error { return errors.New("no") })
-		time.Sleep(5 * time.Minute)
+		r.sleep(5 * time.Minute)
 		r.settled(1)
 		if r.deadCount() != 1 {
 			r.t.Errorf("%d messages in the dead-letter queue, want 1", r.deadCount())
@@ -136,7 +136,7 @@ func TestK01_NoKey(t *testing.T) {
 			r.must(err)
 		}
 		r.start(succeeds)
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(0)
 		if r.deadCount() != 3 {
 			r.t.Errorf("%d of 3 messages in the dead-letter queue", r.deadCount())
@@ -156,7 +156,7 @@ func TestDeadLetter_Redrive(t *testing.T) {
 		r.opt.DeadLetter = sqsadapter.DeadLetter{}
 		r.send("k")
 		r.start(func(context.Context, string) error { return errors.New("no") })
-		time.Sleep(10 * time.Minute)
+		r.sleep(10 * time.Minute)
 		r.settled(1)
 		if r.deadCount() != 1 {
 			r.t.Errorf("%d messages in the dead-letter queue, want 1", r.deadCount())
@@ -169,7 +169,7 @@ func TestDeadLetter_Discard(t *testing.T) {
 		r.opt.DeadLetter = sqsadapter.Discard
 		r.send("k")
 		r.start(func(context.Context, string) error { return errors.New("no") })
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(1)
 		if rec, ok := r.record("k"); !ok || rec.Failure != store.FailedTerminal {
 			r.t.Errorf("record = %+v, %v", rec, ok)
@@ -189,7 +189,7 @@ func TestB07B08_Redrive(t *testing.T) {
 			return nil
 		})
 		r.send("good", "bad")
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		stop()
 		broken = false
 		_, err := r.client.SendMessage(r.t.Context(), &sqs.SendMessageInput{QueueUrl: &r.dead, MessageBody: aws.String(`{"id":"good"}`)})
@@ -199,7 +199,7 @@ func TestB07B08_Redrive(t *testing.T) {
 		})
 		r.must(err)
 		defer r.start(func(context.Context, string) error { return nil })()
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(3) // good, bad, bad
 		if rec, _ := r.record("bad"); rec.State != store.StateSucceeded {
 			r.t.Errorf("the replayed key is %v", rec.State)
@@ -249,7 +249,7 @@ func TestH01_Panic(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(time.Minute)
+		r.sleep(time.Minute)
 		r.settled(2)
 		if rec, _ := r.record("k"); panics != 1 || rec.Failures != 1 || rec.Crashes != 0 {
 			r.t.Errorf("%d panics reported, record %+v", panics, rec)
@@ -266,11 +266,11 @@ func TestU08_ManyCopies(t *testing.T) {
 		for range 20 {
 			r.send("k")
 		}
-		time.Sleep(20 * time.Second)
+		r.sleep(20 * time.Second)
 		for range 20 {
 			r.send("k")
 		}
-		time.Sleep(10 * time.Minute)
+		r.sleep(10 * time.Minute)
 		r.settled(1)
 		if r.deadCount() != 0 {
 			r.t.Errorf("%d copies were dead-lettered", r.deadCount())
