@@ -112,7 +112,7 @@ func (v *Queue) Messages() []Message {
 		}
 		out = append(out, v.s.view(q, m, state))
 	}
-	for _, m := range q.deleted {
+	for _, m := range newest(q.deleted, v.s.opts.KeepDeleted) {
 		out = append(out, v.s.view(q, m, Deleted))
 	}
 	return out
@@ -171,7 +171,7 @@ func (s *Server) Redeliver(queueURL, messageID string) error {
 			return nil
 		}
 	}
-	for _, m := range slices.Backward(q.deleted) {
+	for _, m := range slices.Backward(newest(q.deleted, s.opts.KeepDeleted)) {
 		if m.id == messageID {
 			s.redeliver(q, m, now)
 			return nil
@@ -187,7 +187,7 @@ func (s *Server) Calls(op string) []Call {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []Call
-	for _, c := range s.calls {
+	for _, c := range newest(s.calls, s.opts.KeepCalls) {
 		if op == "" || c.Op == op {
 			out = append(out, *c)
 		}
@@ -223,5 +223,9 @@ func (s *Server) end(entry *Call, err error) {
 		entry.Code = "dropped"
 	}
 }
+
+// newest returns the last n elements. What is kept grows to twice that before
+// it is cut, so that cutting costs little.
+func newest[T any](all []T, n int) []T { return all[max(0, len(all)-max(0, n)):] }
 
 func baseName(url string) string { return url[strings.LastIndexByte(url, '/')+1:] }

@@ -102,16 +102,18 @@ func TestQueue_DeleteEndsPollsAndHandles(t *testing.T) {
 		m := x.one()
 		time.AfterFunc(2*time.Second, func() {
 			_, _ = x.c.DeleteQueue(x.Context(), &sqs.DeleteQueueInput{QueueUrl: &x.url})
+			_, _ = x.c.CreateQueue(x.Context(), &sqs.CreateQueueInput{QueueName: aws.String("q")}) // at once, unless Cooldowns
 		})
 		_, err := x.c.ReceiveMessage(x.Context(), &sqs.ReceiveMessageInput{QueueUrl: &x.url, WaitTimeSeconds: 20})
 		if !errors.As(err, new(*types.QueueDoesNotExist)) {
 			x.Fatalf("got %v", err)
 		}
-		x.fails(x.delete(m), "AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.")
-		x.create("q", nil) // at once, unless Cooldowns
 		if err := x.delete(m); !errors.As(err, new(*types.ReceiptHandleIsInvalid)) {
 			x.Fatalf("got %v: the handle is of another queue of that name", err)
 		}
+		_, err = x.c.DeleteQueue(x.Context(), &sqs.DeleteQueueInput{QueueUrl: &x.url})
+		x.ok(err)
+		x.fails(x.delete(m), "AWS.SimpleQueueService.NonExistentQueue", "The specified queue does not exist.")
 	})
 }
 

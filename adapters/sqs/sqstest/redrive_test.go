@@ -57,18 +57,20 @@ func TestDeadLetter_KeepsItsAge(t *testing.T) {
 	inBubble(t, nil, map[string]string{"MessageRetentionPeriod": "3600"}, func(x *fixture) {
 		dlq := x.withDLQ(1, map[string]string{"MessageRetentionPeriod": "7200"})
 		x.send("a")
+		after(time.Minute)
+		x.sendTo(dlq, "younger")
 		sent := x.one().Attributes["SentTimestamp"]
-		after(3000 * time.Second)
+		after(2940 * time.Second)
 		x.receive()
-		if m := x.from(dlq)[0]; m.Attributes["SentTimestamp"] != sent {
+		if m := x.from(dlq)[1]; m.Attributes["SentTimestamp"] != sent {
 			x.Fatal("the move renewed the enqueue time")
 		}
 		after(4200*time.Second - time.Second)
-		if n := x.srv.Queue(dlq).Counts(); n.Visible != 1 {
+		if n := x.srv.Queue(dlq).Counts(); n.Visible+n.InFlight != 2 {
 			x.Fatalf("gone early: %+v", n)
 		}
 		after(time.Second)
-		if n := x.srv.Queue(dlq).Counts(); n.Visible != 0 || n.Expired != 1 {
+		if n := x.srv.Queue(dlq).Counts(); n.Visible != 1 || n.Expired != 1 {
 			x.Fatalf("kept too long: %+v", n)
 		}
 	})

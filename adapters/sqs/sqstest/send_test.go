@@ -59,6 +59,8 @@ func TestReceive_AttributeNames(t *testing.T) {
 			},
 		})
 		x.ok(err)
+		sum := md5.Sum([]byte("\x00\x00\x00\x05trace\x00\x00\x00\x06String\x01\x00\x00\x00\x013")) //nolint:gosec // the protocol's
+		traceOnly := hex.EncodeToString(sum[:])
 		for _, c := range []struct {
 			names []string
 			want  string
@@ -77,6 +79,9 @@ func TestReceive_AttributeNames(t *testing.T) {
 				if _, ok := m.MessageAttributes[name]; ok {
 					got = append(got, name)
 				}
+			}
+			if (m.MD5OfMessageAttributes == nil) != (len(got) == 0) || len(got) == 1 && *m.MD5OfMessageAttributes != traceOnly {
+				x.Fatalf("%v: the checksum is not that of the attributes returned", c.names)
 			}
 			if strings.Join(got, " ") != c.want || len(m.Attributes) != 0 {
 				x.Fatalf("%v: got %v and system attributes %v", c.names, got, m.Attributes)

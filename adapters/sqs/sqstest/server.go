@@ -150,6 +150,9 @@ func (s *Server) Client(optFns ...func(*sqs.Options)) *sqs.Client {
 // would.
 func (s *Server) Do(r *http.Request) (*http.Response, error) {
 	body, err := readBody(r.Body)
+	if err == nil {
+		err = r.Context().Err() // as a transport, which would not send it
+	}
 	if err != nil {
 		return nil, err
 	}

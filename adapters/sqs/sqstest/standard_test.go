@@ -1,6 +1,7 @@
 package sqstest_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -307,6 +308,36 @@ func TestLongPoll_SeesWhatBecomesVisible(t *testing.T) {
 		x.bodiesAre(x.receiveWith(sqs.ReceiveMessageInput{WaitTimeSeconds: 20, VisibilityTimeout: 15}), "a")
 		if d := time.Since(start); d != 15*time.Second {
 			x.Fatalf("waited %v", d)
+		}
+	})
+}
+
+func TestLongPoll_SeesARelease(t *testing.T) {
+	for _, seconds := range []int32{0, 2} { // at once, or earlier than reckoned with
+		inBubble(t, nil, nil, func(x *fixture) {
+			x.send("a")
+			m := x.one()
+			time.AfterFunc(3*time.Second, func() {
+				if err := x.extend(m, seconds); err != nil {
+					x.Error(err)
+				}
+			})
+			start := time.Now()
+			x.bodiesAre(x.receiveWith(sqs.ReceiveMessageInput{WaitTimeSeconds: 20}), "a")
+			if d, want := time.Since(start), time.Duration(3+seconds)*time.Second; d != want {
+				x.Fatalf("waited %v, want %v", d, want)
+			}
+		})
+	}
+}
+
+func TestDo_EndedContextSendsNothing(t *testing.T) {
+	inBubble(t, nil, nil, func(x *fixture) {
+		ctx, cancel := canceled()
+		cancel()
+		_, err := x.c.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &x.url, MessageBody: aws.String("a")})
+		if !errors.Is(err, context.Canceled) || x.srv.CallCount("SendMessage") != 0 {
+			x.Fatalf("got %v after %d calls", err, x.srv.CallCount("SendMessage"))
 		}
 	})
 }

@@ -137,7 +137,7 @@ func (p *probe) receiveFrom(url string, n, visibility int32) []types.Message {
 	return out.Messages
 }
 
-// one sends "a" if asked and receives it.
+// one receives a message that must be there.
 func (p *probe) one(visibility int32) types.Message {
 	for range 5 { // an empty receive proves nothing on a distributed queue
 		if got := p.receive(1, visibility); len(got) == 1 {
@@ -146,18 +146,6 @@ func (p *probe) one(visibility int32) types.Message {
 	}
 	p.differs("a visible message is not returned")
 	return types.Message{}
-}
-
-// all receives from a standard queue until n messages have come.
-func (p *probe) all(n int, visibility int32) []types.Message {
-	var got []types.Message
-	for range 10 {
-		if got = append(got, p.receive(10, visibility)...); len(got) >= n {
-			return got
-		}
-	}
-	p.differs("%d of %d messages came", len(got), n)
-	return nil
 }
 
 func (p *probe) empty(when string) {

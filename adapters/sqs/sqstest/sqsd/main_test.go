@@ -74,7 +74,9 @@ func TestRun_ServesUntilTheContextEnds(t *testing.T) {
 
 func TestRun_Refusals(t *testing.T) {
 	for _, args := range [][]string{
-		{"-addr", "0.0.0.0:0"}, {"-addr", ":0"}, {"-addr", "192.0.2.1:0"},
+		{"-addr", "0.0.0.0:0"},
+		{"-addr", ":0"},
+		{"-addr", "192.0.2.1:0"},
 		{"-addr", "127.0.0.1:0", "-stale", "maybe"},
 		{"-addr", "127.0.0.1:0", "-queue", "a b"},
 		{"-nope"},
