@@ -18,6 +18,8 @@ func grantChecks() []check {
 		{"a wait is not over early", waitNotEarly},
 		{"Z08 a lease ends exactly at its end", leaseBoundary},
 		{"Z08 a wait ends exactly at its end", waitBoundary},
+		{"the shortest durations are durations", shortest},
+		{"durations of 50 years", longest},
 		{"a short lease is not rounded down to none", tinyLease},
 		{"Z07 of three owners only the newest records", threeOwners},
 		{"U10 a failure is not taken for done", failureIsNotDone},
@@ -222,5 +224,42 @@ func poison(e *env) {
 	r.MaxCrashes = limit
 	if c := e.verdict(r, store.Exhausted); c.Starts != limit+1 || c.Crashes != limit {
 		e.Errorf("%s", show(c))
+	}
+}
+
+// shortest is less than what most clocks can tell apart. It must neither be
+// refused nor mean for ever.
+func shortest(e *env) {
+	for _, k := range kinds {
+		r := e.req("key-" + random())
+		r.Lease, r.Retention = 1, 1
+		e.granted(r)
+		e.pass(2 * time.Millisecond)
+		e.renewed(r.ID, r.Token, 1, store.Lost)
+		r.Lease, r.Retention = long, keep
+		e.answered(r, afresh)
+		e.renewed(r.ID, r.Token, 1, store.OK)
+		set := settlement(r, k, "")
+		set.NotBefore, set.Retention = 1, 1
+		e.settled(set, store.OK)
+		e.pass(2 * time.Millisecond)
+		e.answered(e.req(r.ID.Key), afresh)
+	}
+}
+
+func longest(e *env) {
+	const years = 50 * 365 * 24 * time.Hour
+	r := e.req("k")
+	r.Lease, r.Retention = years, years
+	e.granted(r)
+	if c := e.verdict(e.req("k"), store.Busy); c.Remaining < years-long || c.Remaining > years+time.Second {
+		e.Errorf("%v remain, want %v", c.Remaining, years)
+	}
+	e.renewed(r.ID, r.Token, years, store.OK)
+	set := settlement(r, store.Retry, "")
+	set.NotBefore, set.Retention = years, years
+	e.settled(set, store.OK)
+	if c := e.verdict(e.req("k"), store.Busy); c.Remaining < years-long || c.Remaining > years+time.Second {
+		e.Errorf("%v remain, want %v", c.Remaining, years)
 	}
 }

@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -20,6 +21,9 @@ func raceChecks() []check {
 		{"one grant of a released and of a failed record", regrantRace},
 		{"one judge", judgeRace},
 		{"old owner against new owner", settleRace},
+		{"a renewal against a takeover", renewRace},
+		{"a release against claims", releaseRace},
+		{"one grant although every first reply is lost", lossyRace},
 		{"one grant of an effect, and none for an old parent", effectRace},
 		{"a new life has no effects of the old one", newLifeRace},
 		{"overlapping batches", batchRace},
@@ -184,6 +188,60 @@ func settleRace(e *env) {
 		case taken.Verdict == store.Granted && codes == [2]store.Code{store.Lost, store.OK} && string(c.Payload) == "new" && c.Fence == 2:
 		default:
 			e.Fatalf("old: %s, new: %s and %s, in the end %s", codes[0], taken.Verdict, codes[1], show(c))
+		}
+	}
+}
+
+// renewRace lets an owner whose lease is over renew while another claims: one
+// of the two wins, and both know it.
+func renewRace(e *env) {
+	for range rounds(6, 100) {
+		s := first(e).over(e)
+		var taken store.Claim
+		var code store.Code
+		e.race(2, func(st store.Store, i int) {
+			if i == 0 {
+				code = e.renew1(st, s.owner, long)
+			} else {
+				taken = e.ask1(st, e.req(s.owner.ID.Key))
+			}
+		})
+		if (code != store.OK || taken.Verdict != store.Busy) && (code != store.Lost || taken.Verdict != store.Granted) {
+			e.Fatalf("renewed: %s, claimed: %s", code, show(taken))
+		}
+	}
+}
+
+func releaseRace(e *env) {
+	for range rounds(6, 100) {
+		s := first(e)
+		var out [racers]store.Claim
+		e.race(racers, func(st store.Store, i int) {
+			if i == 0 {
+				if code := e.settle1(st, settlement(s.owner, store.Release, "")); code != store.OK {
+					e.Errorf("Release: %s", code)
+				}
+			}
+			out[i] = e.ask1(st, e.req(s.owner.ID.Key))
+		})
+		e.count(out[:], store.Granted, 1, store.Busy) // the one who releases asks again, so that there is one
+	}
+}
+
+func lossyRace(e *env) {
+	for range rounds(6, 100) {
+		key := "key-" + random()
+		out := make([]store.Claim, racers)
+		e.race(racers, func(st store.Store, i int) {
+			r := e.req(key)
+			if _, err := (lossy{st}).Claim(e.ctx, []store.ClaimRequest{r}); !errors.Is(err, errLost) {
+				e.Errorf("Claim: %v", err)
+			}
+			out[i] = e.ask1(st, r)
+		})
+		e.count(out, store.Granted, 1, store.Busy)
+		if c := e.verdict(e.req(key), store.Busy); c.Fence != 1 || c.Starts != 1 {
+			e.Fatalf("%s, want one start", show(c))
 		}
 	}
 }
