@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -64,6 +65,11 @@ func (s *server) start(tb testing.TB) {
 	}
 	c := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1})
 	defer c.Close()
+	defer func() {
+		if tb.Failed() {
+			tb.Logf("output of %v:\n%s", s.args, out.String())
+		}
+	}()
 	eventually(tb, "the server answers", func() error { return c.Ping(context.Background()).Err() })
 }
 
@@ -105,20 +111,27 @@ func contains(cmd *redis.StringCmd, text string) error {
 	return err
 }
 
-// freeAddr keeps below the ephemeral ports, and leaves room for the bus port of
-// a cluster node, which lies 10,000 higher.
+// freeAddr answers an address whose port is free, as is the one 10,000 above it,
+// which a cluster node uses too; both are below the ephemeral ports.
 func freeAddr(tb testing.TB) string {
 	tb.Helper()
-	for range 100 {
-		port := 21000 + int(time.Now().UnixNano()/1000)%9000
-		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port))
-		if err == nil {
-			defer l.Close()
-			return l.Addr().String()
+	for range 1000 {
+		port := 11000 + rand.IntN(10000) //nolint:gosec // a port
+		addr := fmt.Sprintf("127.0.0.1:%d", port)
+		if free(addr) && free(fmt.Sprintf("127.0.0.1:%d", port+10000)) {
+			return addr
 		}
 	}
 	tb.Fatal("no free port")
 	return ""
+}
+
+func free(addr string) bool {
+	l, err := net.Listen("tcp", addr)
+	if err != nil {
+		return false
+	}
+	return l.Close() == nil
 }
 
 func eventually(tb testing.TB, what string, f func() error) {
