@@ -2,6 +2,7 @@ package sqsadapter_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log"
 	"time"
@@ -71,4 +72,56 @@ func exampleQueue(bodies ...string) (*sqs.Client, string) {
 		}
 	}
 	return client, url
+}
+
+// The mail server is down at first: the handler runs again, the charge does
+// not.
+func Example_effects() {
+	client, queueURL := exampleQueue(`{"id":"ord_9f3a"}`)
+	ctx, cancel := context.WithTimeout(context.Background(), 4*time.Second)
+	defer cancel()
+	g, err := secondrun.New("shop", memstore.New(nil), &secondrun.Options{Backoff: secondrun.Backoff{Base: time.Millisecond}})
+	if err != nil {
+		log.Fatal(err)
+	}
+	gateway := func(_ context.Context, key string) error {
+		fmt.Println("charge, idempotency key of", len(key), "digits")
+		return nil
+	}
+	down := true
+	mail := func(context.Context) error {
+		if down {
+			down = false
+			fmt.Println("mail fails")
+			return secondrun.Transient(errors.New("503"))
+		}
+		fmt.Println("mail")
+		return nil
+	}
+
+	h := secondrun.Wrap(g, keyfn.Template("order:{id}:checkout"), func(ctx context.Context, m *sqsadapter.Message) error {
+		err := secondrun.OnceFunc(ctx, "charge", func(ctx context.Context) error {
+			key, err := secondrun.EffectKey(ctx, "charge") // the provider's idempotency key
+			if err != nil {
+				return err
+			}
+			return gateway(ctx, key)
+		})
+		if err != nil {
+			return err
+		}
+		return secondrun.OnceFunc(ctx, "receipt", mail)
+	})
+
+	c, err := sqsadapter.NewConsumer(client, queueURL, h, nil)
+	if err != nil {
+		log.Fatal(err)
+	}
+	if err := c.Run(ctx); err != nil {
+		log.Fatal(err)
+	}
+	// Output:
+	// charge, idempotency key of 64 digits
+	// mail fails
+	// mail
 }

@@ -165,13 +165,14 @@ func (d *demo) kill(ctx context.Context, w worker, mode string) error {
 	}
 	cmd := exec.CommandContext(ctx, self, "worker", "-sqs", w.sqs, "-queue", w.queue, "-db", w.db, "-shop", w.shop) //nolint:gosec // ourselves
 	cmd.Stderr = os.Stderr
-	d.world.mu.Lock()
+	d.world.mu.Lock() // no charge before the process can be killed
+	err = cmd.Start()
 	d.world.onCharge[mode] = func() {
 		_ = cmd.Process.Signal(syscall.SIGKILL)
 		d.say(mode, "SIGKILL to worker process %d", cmd.Process.Pid)
 	}
 	d.world.mu.Unlock()
-	if err := cmd.Start(); err != nil {
+	if err != nil {
 		return err
 	}
 	var exit *exec.ExitError
