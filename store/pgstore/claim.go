@@ -2,6 +2,7 @@ package pgstore
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
 	"time"
@@ -24,8 +25,10 @@ const (
 	contended = 50 * time.Millisecond
 )
 
-// Claim implements [store.Store] with one round trip for up to 256 requests,
-// except where it meets other claims of the same keys at the same instant.
+// Claim implements [store.Store] with one round trip for up to 256 requests.
+// Another one is added where single claims find a record that they have to
+// change (a takeover, a retry), and where claims meet others of the same keys
+// at the same instant.
 func (s *Store) Claim(ctx context.Context, reqs []store.ClaimRequest) ([]store.Claim, error) {
 	out := make([]store.Claim, len(reqs))
 	items := make([]int, 0, len(reqs))
@@ -58,13 +61,13 @@ func checkClaim(r *store.ClaimRequest) error {
 
 func invalid(what string) error { return fmt.Errorf("pgstore: %s: %w", what, store.ErrPermanent) }
 
-// claimChunk decides the requests that items names. Those that met somebody
-// else in every try are busy.
+// claimChunk decides the requests that items names. The first try is the cheap
+// one, see claimHotText. Those that met somebody else in every try are busy.
 func (s *Store) claimChunk(ctx context.Context, reqs []store.ClaimRequest, out []store.Claim, items []int) error {
-	for range maxTries {
+	for try := range 1 + maxTries {
 		var open []int
 		err := isolated(ctx, func() (err error) {
-			open, err = s.claimOnce(ctx, reqs, out, items)
+			open, err = s.claimOnce(ctx, reqs, out, items, try == 0)
 			return err
 		})
 		if sqlState(err) == codeLockTimeout {
@@ -97,38 +100,49 @@ func (s *Store) claimBlocked(ctx context.Context, reqs []store.ClaimRequest, out
 
 // claimOnce sends the requests that items names and returns those that have to
 // be sent again; out has busy for them.
-func (s *Store) claimOnce(ctx context.Context, reqs []store.ClaimRequest, out []store.Claim, items []int) ([]int, error) {
-	var again []int
-	accept := func(i int, row *claimRow) {
-		out[i] = row.claim(&reqs[i])
-		if row.act < actWrites && !row.written {
-			again = append(again, i)
-		}
-	}
-	if len(items) > maxSingles {
-		return again, s.claimMany(ctx, reqs, items, accept)
-	}
-	if len(items) == 1 {
-		var row claimRow
-		if err := row.scan(s.work.QueryRow(ctx, s.sql.claimOne, claimArgs(&reqs[items[0]])...)); err != nil {
-			return nil, err
-		}
-		accept(items[0], &row)
-		return again, nil
-	}
-	b := &pgx.Batch{}
-	for _, i := range items {
-		b.Queue(s.sql.claimOne, claimArgs(&reqs[i])...)
-	}
+func (s *Store) claimOnce(ctx context.Context, reqs []store.ClaimRequest, out []store.Claim, items []int, hot bool) ([]int, error) {
 	rows := make([]claimRow, len(items))
-	err := sendBatch(ctx, s.work, b, func(k int, r pgx.Row) error { return rows[k].scan(r) })
+	var err error
+	switch {
+	case len(items) > maxSingles:
+		err = s.claimMany(ctx, reqs, items, rows)
+	case len(items) == 1:
+		sql, args := s.claimSingle(&reqs[items[0]], hot)
+		err = rows[0].scan(s.work.QueryRow(ctx, sql, args...))
+	default:
+		b := &pgx.Batch{}
+		for _, i := range items {
+			sql, args := s.claimSingle(&reqs[i], hot)
+			b.Queue(sql, args...)
+		}
+		err = sendBatch(ctx, s.work, b, func(k int, r pgx.Row) error { return rows[k].scan(r) })
+	}
 	if err != nil {
 		return nil, err
 	}
+	var again []int
 	for k, i := range items {
-		accept(i, &rows[k])
+		out[i] = rows[k].claim(&reqs[i])
+		if rows[k].open() {
+			again = append(again, i)
+		}
 	}
 	return again, nil
+}
+
+// claimSingle returns the statement for one request.
+func (s *Store) claimSingle(r *store.ClaimRequest, hot bool) (sql string, args []any) {
+	scope, key, effect := r.ID.Encode()
+	if hot && effect == "" {
+		return s.sql.claimHot, []any{
+			scope, key, r.Token[:], micros(r.Lease), micros(r.Retention), count(r.MaxFailures), count(r.MaxCrashes),
+			r.KeepFailures, r.Fingerprint.Bytes(), text(r.Delivery), text(r.Holder), text(r.Trace),
+		}
+	}
+	return s.sql.claimOne, []any{
+		scope, key, effect, r.Token[:], micros(r.Lease), micros(r.Retention), count(r.MaxFailures), count(r.MaxCrashes),
+		r.ParkOnTakeover, r.KeepFailures, r.Fingerprint.Bytes(), text(r.Delivery), r.Parent[:], text(r.Holder), text(r.Trace),
+	}
 }
 
 // sendBatch reads one row for each statement. The statements of a batch are one
@@ -145,35 +159,20 @@ func sendBatch(ctx context.Context, db querier, b *pgx.Batch, scan func(k int, r
 	return res.Close()
 }
 
-func (s *Store) claimMany(ctx context.Context, reqs []store.ClaimRequest, items []int, accept func(int, *claimRow)) error {
+func (s *Store) claimMany(ctx context.Context, reqs []store.ClaimRequest, items []int, rows []claimRow) error {
 	res, err := s.work.Query(ctx, s.sql.claimMany, claimColumns(reqs, items)...)
 	if err != nil {
 		return err
 	}
 	defer res.Close()
-	rows := make([]claimRow, len(items))
-	for n := 0; res.Next(); n++ {
+	for res.Next() {
 		var row claimRow
 		if err := row.scan(res); err != nil {
 			return err
 		}
 		rows[row.ord-1] = row
 	}
-	if err := res.Err(); err != nil {
-		return err
-	}
-	for k, i := range items {
-		accept(i, &rows[k])
-	}
-	return nil
-}
-
-func claimArgs(r *store.ClaimRequest) []any {
-	scope, key, effect := r.ID.Encode()
-	return []any{
-		scope, key, effect, r.Token[:], micros(r.Lease), micros(r.Retention), count(r.MaxFailures), count(r.MaxCrashes),
-		r.ParkOnTakeover, r.KeepFailures, r.Fingerprint.Bytes(), text(r.Delivery), r.Parent[:], text(r.Holder), text(r.Trace),
-	}
+	return res.Err()
 }
 
 func claimColumns(reqs []store.ClaimRequest, items []int) []any {
@@ -239,10 +238,19 @@ type claimRow struct {
 	holder, trace, payload []byte
 }
 
+// scan reads a row. None at all, which claimHotText can answer with, leaves the
+// row open.
 func (r *claimRow) scan(row pgx.Row) error {
-	return row.Scan(&r.ord, &r.act, &r.written, &r.now, &r.fence, &r.starts, &r.failures, &r.crashes, &r.failure,
+	err := row.Scan(&r.ord, &r.act, &r.written, &r.now, &r.fence, &r.starts, &r.failures, &r.crashes, &r.failure,
 		&r.tookOver, &r.until, &r.holder, &r.trace, &r.payload)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil
+	}
+	return err
 }
+
+// open reports whether the claim was to write and has not.
+func (r *claimRow) open() bool { return r.act < actWrites && !r.written }
 
 // claim makes the answer to req.
 func (r *claimRow) claim(req *store.ClaimRequest) store.Claim {
@@ -251,7 +259,7 @@ func (r *claimRow) claim(req *store.ClaimRequest) store.Claim {
 		Failure: store.Failure(r.failure), //nolint:gosec // 0 to 4, else actUnknown
 		Holder:  string(r.holder), Trace: string(r.trace), Payload: r.payload, At: r.now,
 	}
-	if r.act < actWrites && !r.written {
+	if r.open() {
 		return store.Claim{Verdict: store.Busy, Remaining: contended, At: r.now}
 	}
 	switch r.act {
@@ -259,6 +267,7 @@ func (r *claimRow) claim(req *store.ClaimRequest) store.Claim {
 		return r.granted(req, c)
 	case actAgain:
 		c.Verdict, c.Takeover, c.Remaining = store.Granted, r.tookOver, r.until.Sub(r.now)
+		c.Holder, c.Trace = "", ""
 	case actDone:
 		c.Verdict = store.Done
 	case actLeased, actWaiting:
@@ -270,7 +279,7 @@ func (r *claimRow) claim(req *store.ClaimRequest) store.Claim {
 	case actExhaust, actExhausted:
 		c.Verdict, c.Failure = store.Exhausted, store.FailedExhausted
 	case actConflict:
-		c.Verdict, c.Failure = store.Conflict, 0
+		c.Verdict, c.Failure, c.Holder, c.Trace = store.Conflict, 0, "", ""
 	case actRefused:
 		return store.Claim{Verdict: store.Refused, At: r.now}
 	default:
@@ -281,6 +290,9 @@ func (r *claimRow) claim(req *store.ClaimRequest) store.Claim {
 
 func (r *claimRow) granted(req *store.ClaimRequest, c store.Claim) store.Claim {
 	c.Verdict, c.Failure, c.Remaining = store.Granted, 0, req.Lease
+	if r.act != actTakeover {
+		c.Holder, c.Trace = "", ""
+	}
 	c.Fence++
 	c.Starts++
 	switch r.act {

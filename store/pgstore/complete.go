@@ -29,7 +29,7 @@ func (s *Store) Complete(ctx context.Context, tx pgx.Tx, result any) error {
 		return errors.New("pgstore: complete: the context carries no claim: call Complete inside a handler, with the handler's context")
 	}
 	run := settling{
-		db: tx, one: s.sql.completeOne, many: s.sql.completeMany, out: make([]store.Status, 1),
+		db: tx, sql: &s.sql.complete, out: make([]store.Status, 1),
 		in: []store.Settlement{{
 			ID: held.ID, Token: held.Token, Kind: store.Succeed,
 			Payload: held.Encode(result), Retention: held.Retention,
@@ -39,7 +39,7 @@ func (s *Store) Complete(ctx context.Context, tx pgx.Tx, result any) error {
 		return err
 	}
 	held.Completing()
-	if err := run.single(ctx, 0); err != nil {
+	if err := run.single(ctx, 0, true); err != nil {
 		return wrap("complete", err)
 	}
 	return completed(run.out[0], held.ID)

@@ -27,16 +27,15 @@ func TestG02_ConformanceRepeatableRead(t *testing.T) {
 }
 
 func TestConformanceAsyncClaims(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		opts := freshTable(t)
-		opts.AsyncClaims = true
-		return storetest.Harness{Store: open(t, direct(t), opts)}
-	})
+	storetest.Run(t, func(t *testing.T) storetest.Harness { return harness(t, direct(t), func(o *Options) { o.AsyncClaims = true }) })
 }
 
 // harness has two clients and remembers audits.
-func harness(t *testing.T, dsn string) storetest.Harness {
+func harness(t *testing.T, dsn string, more ...func(*Options)) storetest.Harness {
 	opts := freshTable(t)
+	for _, set := range more {
+		set(opts)
+	}
 	var mu sync.Mutex
 	var audits []store.Audit
 	opts.Audit = func(a store.Audit) {

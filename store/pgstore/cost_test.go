@@ -193,7 +193,7 @@ func TestCost_PlansOfAnEmptyTable(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	if scanned > 100_000 || read < 2000 { // a purge may scan a table of a few pages
+	if scanned > 400_000 || read < 2000 { // a purge reads 128 blocks; they count
 		t.Errorf("%d rows read by sequential scans, %d index scans", scanned, read)
 	}
 }

@@ -134,7 +134,8 @@ func (m *model) claim(size int) {
 		m.failf("claim: %v", err)
 	}
 	before := m.copy()
-	for i, r := range reqs {
+	for _, i := range order(size, func(i int) time.Time { return got[i].At }) {
+		r := reqs[i]
 		parent := m.parentIn(before, r.ID, size)
 		want, _ := rules.Claim(m.rec(r.ID), parent, &r, got[i].At)
 		m.lives(before, r.ID, got[i].At, want.Verdict == store.Granted && want.Fence == 1)
@@ -143,6 +144,16 @@ func (m *model) claim(size int) {
 			m.failf("claim of %q:\n got %+v\nwant %+v", r.ID, got[i], want)
 		}
 	}
+}
+
+// order returns the items of a call in the order in which they were decided.
+func order(n int, at func(int) time.Time) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	slices.SortStableFunc(out, func(a, b int) int { return at(a).Compare(at(b)) })
+	return out
 }
 
 // copy returns the records as they are: one statement sees what was there
@@ -200,13 +211,7 @@ func (m *model) settle(size int) {
 		m.failf("settle: %v", err)
 	}
 	before := m.copy()
-	order := make([]int, size)
-	for i := range order {
-		order[i] = i
-	}
-	// The items of a call have no order: what creates a record comes later.
-	slices.SortStableFunc(order, func(a, b int) int { return got[a].At.Compare(got[b].At) })
-	for _, i := range order {
+	for _, i := range order(size, func(i int) time.Time { return got[i].At }) {
 		s := in[i]
 		parent := m.parentIn(before, s.ID, size)
 		want, changed := rules.Settle(m.rec(s.ID), parent, &s, got[i].At)

@@ -23,11 +23,12 @@ const (
 var errChanging = errors.New("the record changed during every try")
 
 // Settle implements [store.Store] with one round trip for up to 256
-// settlements and 4 MiB of payload. A settlement waits for a transaction that
+// settlements and 4 MiB of payload; where there is nothing to be settled, up to
+// four settlements take another one each to find out why. A settlement waits for a transaction that
 // has its record locked, for at most Options.LockTimeout; then its item fails
 // with a retryable error. It does not make the other items wait.
 func (s *Store) Settle(ctx context.Context, settlements []store.Settlement) ([]store.Status, error) {
-	run := settling{db: s.work, one: s.sql.settleOne, many: s.sql.settleMany, retry: true, in: settlements, out: make([]store.Status, len(settlements))}
+	run := settling{db: s.work, sql: &s.sql.settle, retry: true, in: settlements, out: make([]store.Status, len(settlements))}
 	items := make([]int, 0, len(settlements))
 	for i := range settlements {
 		if run.out[i].Err = checkSettlement(&settlements[i]); run.out[i].Err == nil {
@@ -58,11 +59,11 @@ func checkSettlement(s *store.Settlement) error {
 
 // settling is the state of one call.
 type settling struct {
-	db        querier
-	one, many string // statements
-	retry     bool   // every statement is a transaction of its own and can be repeated
-	in        []store.Settlement
-	out       []store.Status
+	db    querier
+	sql   *settleTexts
+	retry bool // every statement is a transaction of its own and can be repeated
+	in    []store.Settlement
+	out   []store.Status
 }
 
 // chunk returns how many of the items travel together.
@@ -80,7 +81,8 @@ func (r *settling) chunk(items []int) int {
 // settle settles the items together as far as that goes, and what is then
 // left, because it was locked or in the middle of a change, one by one.
 func (r *settling) settle(ctx context.Context, items []int) error {
-	if len(items) > 1 {
+	hot := len(items) == 1
+	if !hot {
 		open, err := r.together(ctx, items)
 		if err != nil {
 			return err
@@ -88,7 +90,7 @@ func (r *settling) settle(ctx context.Context, items []int) error {
 		items = open
 	}
 	for _, i := range items {
-		err := r.single(ctx, i)
+		err := r.single(ctx, i, hot)
 		if sqlState(err) == codeLockTimeout && r.retry {
 			r.out[i] = store.Status{Err: wrap("settle", err)}
 			err = nil
@@ -125,19 +127,11 @@ func (r *settling) together(ctx context.Context, items []int) ([]int, error) {
 	return open, nil
 }
 
-// single settles one item, however often that has to be tried.
-func (r *settling) single(ctx context.Context, i int) error {
+// single settles one item, however often that has to be tried; at first, if hot
+// is set, with the statement for a claim that is there to be settled.
+func (r *settling) single(ctx context.Context, i int, hot bool) error {
 	for try := 1; try <= settleTries; try++ {
-		var row settleRow
-		err := r.isolated(ctx, func() error {
-			err := row.scanOne(r.db.QueryRow(ctx, r.one, settleArgs(&r.in[i])...))
-			if err == nil && row.act == actCreate {
-				rows := make([]settleRow, 1)
-				err = r.sendMany(ctx, []int{i}, rows)
-				row = rows[0]
-			}
-			return err
-		})
+		row, err := r.sendSingle(ctx, i, hot)
 		if err != nil {
 			return err
 		}
@@ -145,12 +139,35 @@ func (r *settling) single(ctx context.Context, i int) error {
 			r.out[i] = row.status()
 			return nil
 		}
+		if hot {
+			hot = false
+			continue
+		}
 		if err := pause(ctx, backoff(try)); err != nil {
 			return err
 		}
 	}
 	r.out[i] = store.Status{Err: wrap("settle", errChanging)}
 	return nil
+}
+
+func (r *settling) sendSingle(ctx context.Context, i int, hot bool) (settleRow, error) {
+	var row settleRow
+	text := r.sql.one
+	if hot {
+		text = r.sql.hot
+	}
+	err := r.isolated(ctx, func() error {
+		row = settleRow{}
+		err := row.scanOne(r.db.QueryRow(ctx, text, settleArgs(&r.in[i])...))
+		if err == nil && row.act == actCreate {
+			rows := make([]settleRow, 1)
+			err = r.sendMany(ctx, []int{i}, rows)
+			row = rows[0]
+		}
+		return err
+	})
+	return row, err
 }
 
 func (r *settling) isolated(ctx context.Context, once func() error) error {
@@ -163,13 +180,13 @@ func (r *settling) isolated(ctx context.Context, once func() error) error {
 func (r *settling) sendSingles(ctx context.Context, items []int, rows []settleRow) error {
 	b := &pgx.Batch{}
 	for _, i := range items {
-		b.Queue(r.one, settleArgs(&r.in[i])...)
+		b.Queue(r.sql.hot, settleArgs(&r.in[i])...)
 	}
 	return sendBatch(ctx, r.db, b, func(k int, row pgx.Row) error { return rows[k].scanOne(row) })
 }
 
 func (r *settling) sendMany(ctx context.Context, items []int, rows []settleRow) error {
-	res, err := r.db.Query(ctx, r.many, r.columns(items)...)
+	res, err := r.db.Query(ctx, r.sql.many, r.columns(items)...)
 	if err != nil {
 		return err
 	}
@@ -248,8 +265,15 @@ type settleRow struct {
 	failure int16
 }
 
+// scanOne reads a row. None at all, which settleHotText can answer with, leaves
+// the row open.
 func (r *settleRow) scanOne(row pgx.Row) error {
-	return row.Scan(&r.act, &r.written, &r.now, &r.state, &r.failure)
+	err := row.Scan(&r.act, &r.written, &r.now, &r.state, &r.failure)
+	if errors.Is(err, pgx.ErrNoRows) {
+		r.act, r.written = actSettle, false
+		return nil
+	}
+	return err
 }
 
 // final reports whether there is an answer.

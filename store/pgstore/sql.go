@@ -13,18 +13,21 @@ import "strings"
 // index lookup a row. For the same reason batches write through INSERT .. ON
 // CONFLICT DO UPDATE, after the row was locked, and not through UPDATE .. FROM.
 type statements struct {
-	claimOne, claimMany   string
-	renew                 string
-	settleOne, settleMany string
-	completeOne           string // settleOne without a lock timeout of its own
-	completeMany          string
-	get, list             string
-	purge                 string
-	lockRow, reopen       string
-	reopenEffects         string
-	forget, forgetAll     string
-	release               string
+	claimHot            string
+	claimOne, claimMany string
+	renew               string
+	settle              settleTexts
+	complete            settleTexts // without a lock timeout of its own
+	get, list           string
+	purge               string
+	lockRow, reopen     string
+	reopenEffects       string
+	forget, forgetAll   string
+	release             string
 }
+
+// settleTexts are the statements of a settlement.
+type settleTexts struct{ hot, one, many string }
 
 func newStatements(o *Options) statements {
 	lockTimeout := "set_config('lock_timeout', '" + o.lockTimeout() + "', true)"
@@ -47,15 +50,18 @@ func newStatements(o *Options) statements {
 	claim := func(text, input string) string {
 		return build(text, "{input}", input, "{write}", lockTimeout+" IS NOT NULL"+async)
 	}
+	settle := func(timeout, write string) settleTexts {
+		more := []string{"{timeout}", timeout, "{write}", write}
+		return settleTexts{hot: build(settleHotText, more...), one: build(settleOneText, more...), many: build(settleManyText, more...)}
+	}
 	return statements{
+		claimHot:  claim(claimHotText, ""),
 		claimOne:  claim(claimText, claimInputOne),
 		claimMany: claim(claimText, claimInputMany),
 		renew:     build(renewText),
 
-		settleOne:    build(settleOneText, "{timeout}", ", "+lockTimeout+" AS timeout"),
-		completeOne:  build(settleOneText, "{timeout}", ""),
-		settleMany:   build(settleManyText, "{write}", lockTimeout+" IS NOT NULL"),
-		completeMany: build(settleManyText, "{write}", "true"),
+		settle:   settle(", "+lockTimeout+" AS timeout", lockTimeout+" IS NOT NULL"),
+		complete: settle("", "true"),
 
 		get:   build(getText),
 		list:  build(listText),
@@ -106,6 +112,7 @@ const (
 
 // What a claim does to a record, as claimText computes it.
 const (
+	actOpen      = 0 // claimHotText leaves it to claimText
 	actFresh     = 1 // the record is absent: the first grant of a new life
 	actGrant     = 2
 	actReset     = 3 // a grant with a new budget
@@ -133,6 +140,51 @@ const claimInputMany = `SELECT u.* FROM unnest($1::text[], $2::text[], $3::text[
     $7::int[], $8::int[], $9::bool[], $10::bool[], $11::bytea[], $12::bytea[], $13::bytea[], $14::bytea[], $15::bytea[])
     WITH ORDINALITY AS u(scope, key, effect, token, lease, retention, max_failures, max_crashes, park, keep,
     fingerprint, delivery, parent, holder, trace, ord)`
+
+// claimHotText decides one claim that is not an effect's where nothing has to be
+// changed in a row that exists: a fresh key, a duplicate, a busy or a failed
+// one, which is nearly all of them. Whatever else it finds has to be decided by
+// claimText, which judges it again. No answer at all means that somebody has
+// inserted the record while this was running.
+//
+// It costs the server half of what claimText costs, whose many expressions have
+// to be set up in every execution, used or not.
+const claimHotText = `
+WITH cur AS MATERIALIZED (
+  SELECT c.now, r.fence, r.starts, r.failures, r.crashes, r.failure, r.took_over, r.lease_end, r.not_before,
+    r.holder, r.trace, r.payload,
+    CASE
+      WHEN NOT {alive r} THEN 0
+      WHEN r.state NOT BETWEEN 1 AND 4 OR r.failure NOT BETWEEN 0 AND 4 THEN 18
+      WHEN r.fingerprint <> $9::bytea AND (r.state <> 4 OR r.failure = 1)
+        AND substr(r.fingerprint, 1, 2) = substr($9::bytea, 1, 2) THEN 16
+      WHEN r.token = $3::bytea THEN
+        CASE WHEN r.state = 1 THEN 10 WHEN r.state = 3 THEN 11 WHEN r.state = 4 AND r.failure > 1 THEN 14 ELSE 17 END
+      WHEN r.judge = $3::bytea THEN 15
+      WHEN r.state = 3 THEN 11
+      WHEN r.state = 1 THEN CASE WHEN r.lease_end > c.now THEN 12 ELSE 0 END
+      WHEN r.state = 4 AND r.failure > 1 THEN
+        CASE WHEN r.failure = 4 OR $8::bool OR r.delivery = $10::bytea THEN 14 ELSE 0 END
+      WHEN r.state = 4 AND ($6::int > 0 AND r.failures >= $6::int OR $7::int > 0 AND r.crashes >= $7::int) THEN 0
+      WHEN r.not_before > c.now THEN 13
+      ELSE 0
+    END AS act
+  FROM (SELECT clock_timestamp() AS now) c, {table} r
+  WHERE r.scope = $1::text AND r.key = $2::text AND r.effect = ''),
+ins AS (
+  INSERT INTO {table} AS t ({columns})
+  SELECT $3::bytea, c.now, c.now + $4::bigint * interval '1 microsecond', c.now + $5::bigint * interval '1 microsecond',
+    1, 1, 0, 0, 1, 0, false, NULL, NULL, NULL, $1::text, $2::text, '', $9::bytea, $10::bytea, $11::bytea, $12::bytea, NULL
+  FROM (SELECT clock_timestamp() AS now) c
+  WHERE CASE WHEN NOT EXISTS (SELECT 1 FROM cur) THEN {write} ELSE false END
+  ON CONFLICT (scope, key, effect) DO NOTHING
+  RETURNING t.born)
+SELECT 1::bigint, act, false, now, fence, starts, failures, crashes, failure, took_over,
+  CASE WHEN act = 13 THEN not_before ELSE lease_end END, holder, trace,
+  CASE WHEN act IN (11, 14, 15) THEN payload END
+FROM cur
+UNION ALL
+SELECT 1::bigint, 1, true, born, 0::bigint, 0, 0, 0, 0::smallint, false, born, NULL::bytea, NULL::bytea, NULL::bytea FROM ins`
 
 // claimText decides claims. j judges every request by the record that the
 // snapshot has and writes nothing. Only what must change goes on: an existing
@@ -222,8 +274,7 @@ SELECT j.ord, j.act, w.scope IS NOT NULL AS written, j.now,
   coalesce(j.r_fence, 0), coalesce(j.r_starts, 0), coalesce(j.r_failures, 0), coalesce(j.r_crashes, 0),
   coalesce(j.r_failure, 0::smallint), coalesce(j.r_took_over, false),
   coalesce(CASE WHEN j.act = 13 THEN j.r_not_before ELSE j.r_lease_end END, j.now),
-  CASE WHEN j.act IN (4, 5, 6, 11, 12, 13, 14, 15) THEN j.r_holder END,
-  CASE WHEN j.act IN (4, 5, 6, 11, 12, 13, 14, 15) THEN j.r_trace END,
+  j.r_holder, j.r_trace,
   CASE WHEN j.act IN (5, 6, 11, 14, 15) THEN j.r_payload END
 FROM j LEFT JOIN (SELECT * FROM upd UNION ALL SELECT * FROM ins) w
   ON w.scope = j.scope AND w.key = j.key AND w.effect = j.effect`

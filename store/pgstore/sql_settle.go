@@ -20,26 +20,31 @@ const judgeSettle = `CASE
       ELSE 5
     END`
 
-// settleOneText settles one claim. The update waits for a transaction that has
-// the row locked and then looks at what that transaction left. Where nothing
-// was updated the snapshot says why; if it says that the row should have been
-// updated, the row has changed since, and the statement has to be sent again.
-const settleOneText = `
-WITH c AS MATERIALIZED (SELECT clock_timestamp() AS now{timeout}),
-u AS (
+// settleHotText settles one claim that is there to be settled, which is nearly
+// always so. The update waits for a transaction that has the row locked and
+// then looks at what that transaction left. No row says no more than that there
+// was nothing to update.
+const settleHotText = `
   UPDATE {table} t
   SET state = $5::smallint, failure = $6::smallint,
     failures = t.failures + CASE WHEN $6::smallint IN (1, 2) THEN 1 ELSE 0 END, judge = NULL,
     not_before = CASE WHEN $8::bigint > 0 THEN c.now + $8::bigint * interval '1 microsecond' END,
     expires_at = c.now + $9::bigint * interval '1 microsecond', payload = $7::bytea
-  FROM c
+  FROM (SELECT clock_timestamp() AS now{timeout}) c
   WHERE t.scope = $1::text AND t.key = $2::text AND t.effect = $3::text AND t.token = $4::bytea
     AND (t.state = 1 OR $5::smallint = 3 AND t.state = 4 AND t.failure IN (3, 4))
     AND CASE WHEN t.effect = '' THEN {alive t}
       ELSE coalesce((SELECT {alive p} FROM {table} p
         WHERE p.scope = t.scope AND p.key = t.key AND p.effect = '' AND p.born = t.born LIMIT 1), false) END
-  RETURNING c.now)
-SELECT 1 AS act, true AS written, u.now, 0::smallint AS state, 0::smallint AS failure FROM u
+  RETURNING 1 AS act, true AS written, c.now, 0::smallint AS state, 0::smallint AS failure`
+
+// settleOneText does the same and says why, where nothing was updated. Then the
+// snapshot tells; if it says that the row should have been updated, the row has
+// changed since, and the statement has to be sent again.
+const settleOneText = `
+WITH u AS (` + settleHotText + `),
+c AS MATERIALIZED (SELECT clock_timestamp() AS now)
+SELECT u.act, u.written, u.now, u.state, u.failure FROM u
 UNION ALL
 SELECT ` + judgeSettle + `, false, c.now, coalesce(r.state, 0::smallint), coalesce(r.failure, 0::smallint)
 FROM (SELECT $1::text AS scope, $2::text AS key, $3::text AS effect, $4::bytea AS token, $5::smallint AS state) i
