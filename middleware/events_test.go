@@ -201,9 +201,8 @@ func TestS08_S18_CanariesStayWhereTheyBelong(t *testing.T) {
 			})
 		})
 	}
-	if s := fmt.Sprintf("%v %+v %#v", store.NewToken(), store.Lease{}, store.NewToken()); strings.ContainsAny(s, "0123456789") && strings.Contains(s, "[16]uint8") {
-		t.Errorf("token: %s", s)
-	}
+	token := store.NewToken()
+	is(t, "token", fmt.Sprintf("%v %+v %#v %s", token, token, token, token), "token token token token")
 }
 
 func misbehave(how string) (any, error) {
