@@ -3,6 +3,7 @@ package sqstest_test
 import (
 	"context"
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -70,9 +71,9 @@ func TestSlowHandlerRunsTwice(t *testing.T) {
 		client := srv.Client()
 		client.SendMessage(t.Context(), &sqs.SendMessageInput{QueueUrl: &url, MessageBody: aws.String("order 1")})
 
-		runs := 0
+		var runs atomic.Int32
 		slow := func(string) error {
-			runs++
+			runs.Add(1)
 			time.Sleep(2 * time.Minute)
 			return nil
 		}
@@ -81,8 +82,8 @@ func TestSlowHandlerRunsTwice(t *testing.T) {
 		go worker(t.Context(), client, url, slow)
 		time.Sleep(5 * time.Minute)
 
-		if runs != 2 {
-			t.Errorf("%d runs", runs)
+		if n := runs.Load(); n != 2 {
+			t.Errorf("%d runs", n)
 		}
 	})
 }

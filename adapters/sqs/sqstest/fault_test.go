@@ -168,15 +168,15 @@ func TestShuffle_IsReproducible(t *testing.T) {
 
 func TestInspect_KeepsTheNewest(t *testing.T) {
 	inBubble(t, &sqstest.Options{KeepDeleted: 2, KeepCalls: 3}, nil, func(x *fixture) {
-		x.send("a", "b", "c", "d", "e")
+		x.send("a", "b", "c", "d", "e", "f")
 		for _, m := range x.receive() {
 			x.ok(x.delete(m))
 		}
-		if b := x.srv.Queue("q").Bodies(sqstest.Deleted); fmt.Sprint(b) != "[d e]" {
+		if b := x.srv.Queue("q").Bodies(sqstest.Deleted); fmt.Sprint(b) != "[e f]" {
 			x.Fatal(b)
 		}
 		calls := x.srv.Calls("")
-		if len(calls) != 3 || calls[2].Op != "DeleteMessage" || calls[2].N != 5 || x.srv.CallCount("") != 12 {
+		if len(calls) != 3 || calls[2].Op != "DeleteMessage" || calls[2].N != 6 || x.srv.CallCount("") != 14 {
 			x.Fatalf("%d calls, the newest are %+v", x.srv.CallCount(""), calls)
 		}
 	})

@@ -3,6 +3,8 @@ package sqstest_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -335,7 +337,14 @@ func TestDo_EndedContextSendsNothing(t *testing.T) {
 	inBubble(t, nil, nil, func(x *fixture) {
 		ctx, cancel := canceled()
 		cancel()
-		_, err := x.c.SendMessage(ctx, &sqs.SendMessageInput{QueueUrl: &x.url, MessageBody: aws.String("a")})
+		body := strings.NewReader(`{"QueueUrl":"q","MessageBody":"a"}`)
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, sqstest.InProcessURL, body)
+		x.ok(err)
+		req.Header.Set("X-Amz-Target", "AmazonSQS.SendMessage")
+		resp, err := x.srv.Do(req) // the SDK would not come this far
+		if err == nil {
+			resp.Body.Close()
+		}
 		if !errors.Is(err, context.Canceled) || x.srv.CallCount("SendMessage") != 0 {
 			x.Fatalf("got %v after %d calls", err, x.srv.CallCount("SendMessage"))
 		}
