@@ -17,6 +17,11 @@ type Delivery struct {
 	// a replay, which runs. Empty where the broker keeps the identity over
 	// replays.
 	ID string
+	// Until is when this process may be gone or frozen, such as the deadline of
+	// a function's invocation. The lease is never asked for beyond it, so that
+	// the next delivery need not wait for a process that is no more. Zero
+	// means unknown.
+	Until time.Time
 }
 
 // Attempt is one delivery on its way through the guard. An adapter gets it
@@ -104,7 +109,7 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 		a.bar(Decision{Action: DeadLetter, Err: ErrReentrant, ID: a.id})
 		return a
 	}
-	a.req = p.g.request(a.id, d.ID, fp)
+	a.req = p.g.request(a.id, d, fp)
 	return a
 }
 

@@ -9,13 +9,17 @@ import (
 	"github.com/secondrun/secondrun/store"
 )
 
-func (g *Guard) request(id store.ID, delivery string, fp store.Fingerprint) store.ClaimRequest {
+func (g *Guard) request(id store.ID, d Delivery, fp store.Fingerprint) store.ClaimRequest {
+	delivery, lease := d.ID, g.opt.Lease
 	if len(delivery) > store.MaxText {
 		_, delivery, _ = store.ID{Key: delivery}.Encode()
 	}
+	if !d.Until.IsZero() {
+		lease = max(min(lease, time.Until(d.Until)), time.Millisecond)
+	}
 	return store.ClaimRequest{
 		ID: id, Token: store.NewToken(),
-		Lease: g.opt.Lease, Retention: max(g.opt.FailureRetention, g.opt.Retention),
+		Lease: lease, Retention: max(g.opt.FailureRetention, g.opt.Retention),
 		MaxFailures: limit(g.opt.MaxFailures), MaxCrashes: limit(g.opt.MaxCrashes),
 		ParkOnTakeover: g.opt.Takeover.Park, KeepFailures: g.opt.KeepFailures,
 		Fingerprint: fp, Delivery: delivery, Holder: g.opt.Holder,
@@ -39,10 +43,11 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 		}
 		return
 	}
-	answers, sent, errs := g.claimRetrying(ctx, reqs, g.opt.Takeover.Probe != nil)
+	got := g.claimRetrying(ctx, reqs, g.opt.Takeover.Probe != nil)
 	for i, a := range as {
-		a.claim, a.sent = answers[i], sent[i]
-		a.claimed(ctx, errs[i])
+		var err error
+		a.claim, a.sent, err = got.item(i)
+		a.claimed(ctx, err)
 		if a.decided {
 			a.end() // nobody need wait for it
 		}
@@ -63,9 +68,13 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 		}
 		return
 	}
+	a.held.Lease = store.Lease{ID: a.id, Token: a.req.Token}
 	until := a.sent.Add(a.claim.Remaining - a.g.leases.margin)
-	beat := a.g.beats.add(a.g.leases, store.Lease{ID: a.id, Token: a.req.Token}, until, a.leaseLost)
+	beat := a.g.beats.add(a.g.leases, &a.held.Lease, until, a.leaseLost)
 	a.g.beats.limit(beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
+	if !a.d.Until.IsZero() {
+		a.g.beats.limit(beat, a.d.Until.Add(-a.g.opt.Lease), nil) // a later renewal would reach beyond it
+	}
 	a.mu.Lock()
 	a.beat = beat
 	a.mu.Unlock()
@@ -102,50 +111,57 @@ func (g *Guard) verdict(ctx context.Context, id store.ID, c *store.Claim) {
 // permanent, or the time for it is over. It repeats with the same tokens, so
 // that a claim whose reply was lost is recognised as one's own. What may have
 // been granted without our knowing is given back, unless takeovers are probed.
-func (g *Guard) claimRetrying(ctx context.Context, reqs []store.ClaimRequest, probed bool) ([]store.Claim, []time.Time, []error) {
-	deadline := time.Now().Add(g.opt.ClaimTimeout)
-	sent := make([]time.Time, len(reqs))
-	for i := range sent {
-		sent[i] = deadline.Add(-g.opt.ClaimTimeout)
-	}
+func (g *Guard) claimRetrying(ctx context.Context, reqs []store.ClaimRequest, probed bool) claiming {
+	c := claiming{g: g, reqs: reqs, start: time.Now()}
 	if ctx.Err() != nil {
-		errs := make([]error, len(reqs))
-		for i := range errs {
-			errs[i] = &leftError{cause: context.Cause(ctx)}
-		}
-		return make([]store.Claim, len(reqs)), sent, errs
+		c.answers = make([]store.Claim, len(reqs))
+		c.errs = slices.Repeat([]error{&leftError{cause: context.Cause(ctx)}}, len(reqs))
+		return c
 	}
-	answers, errs := g.claims.do(ctx, reqs, false)
-	c := claiming{g: g, reqs: reqs, answers: answers, sent: sent, errs: errs}
+	c.answers, c.errs = g.claims.do(ctx, reqs, false)
 	for i := range reqs {
-		if errs[i] == nil {
-			errs[i] = answers[i].Err
-		}
-		if errs[i] != nil {
+		if _, _, err := c.item(i); err != nil {
 			c.failed = append(c.failed, i)
 		}
 	}
-	if len(c.failed) > 0 {
-		firsts := slices.Clone(errs)
-		failed := c.failed
-		c.repeat(ctx, deadline)
-		for _, i := range failed {
-			if errs[i] != nil && !probed {
-				g.giveBackUnknown(reqs[i], errs[i], firsts[i])
-			}
+	if len(c.failed) == 0 {
+		return c
+	}
+	firsts := make([]error, len(reqs))
+	for _, i := range c.failed {
+		_, _, firsts[i] = c.item(i)
+	}
+	c.errs, c.sent = slices.Clone(firsts), slices.Repeat([]time.Time{c.start}, len(reqs))
+	c.repeat(ctx, c.start.Add(g.opt.ClaimTimeout))
+	for i, err := range c.errs {
+		if err != nil && !probed {
+			g.giveBackUnknown(reqs[i], err, firsts[i])
 		}
 	}
-	return answers, sent, errs
+	return c
 }
 
-// claiming repeats claims that were not answered.
+// claiming is one use of claimRetrying.
 type claiming struct {
 	g       *Guard
 	reqs    []store.ClaimRequest
 	answers []store.Claim
-	sent    []time.Time
-	errs    []error
-	failed  []int // what to repeat
+	errs    []error     // nil means none
+	start   time.Time   // before the first call
+	sent    []time.Time // before the last call of each; nil means start
+	failed  []int       // what to repeat
+}
+
+// item returns the answer to request i, and when it was asked.
+func (c *claiming) item(i int) (store.Claim, time.Time, error) {
+	err, sent := errAt(c.errs, i), c.start
+	if err == nil {
+		err = c.answers[i].Err
+	}
+	if c.sent != nil {
+		sent = c.sent[i]
+	}
+	return c.answers[i], sent, err
 }
 
 // repeat repeats the claims one by one, in rounds, so that an item that the
@@ -171,8 +187,7 @@ func (c *claiming) round(ctx context.Context, deadline time.Time) {
 		}
 		c.sent[i] = time.Now()
 		as, es := c.g.claims.do(ctx, c.reqs[i:i+1], true)
-		c.answers[i], c.errs[i] = as[0], es[0]
-		if c.errs[i] == nil {
+		if c.answers[i], c.errs[i] = as[0], errAt(es, 0); c.errs[i] == nil {
 			c.errs[i] = as[0].Err
 		}
 		if inRow++; c.errs[i] == nil {

@@ -93,7 +93,7 @@ func (a *Attempt) ready(ctx context.Context) bool {
 	if cause == nil {
 		cause = context.Cause(ctx)
 	}
-	if cause == nil && a.g.beats.left(a.beat) < a.g.opt.Lease/2-a.g.leases.margin {
+	if cause == nil && a.g.beats.left(a.beat) < a.req.Lease/2-a.g.leases.margin {
 		cause = a.g.beats.now(a.beat) // the claim took long: confirm it first
 	}
 	switch {
@@ -182,7 +182,8 @@ func (a *Attempt) execute(ctx context.Context) {
 	defer func() {
 		a.returned()
 		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
-		a.finish(ctx, a.judge(hctx, err, a.result))
+		o := a.judge(hctx, err, a.result)
+		a.finish(ctx, &o)
 	}()
 	a.result, err = a.p.handle(rctx, a.d.Message)
 }
@@ -232,8 +233,8 @@ func (g *Guard) encode(result any) (payload []byte, omitted string) {
 type wrapped struct{ v any }
 
 // judge decides what a handler's return means. hctx is the handler's context.
-func (a *Attempt) judge(hctx context.Context, err error, result any) *outcome {
-	o := &outcome{err: err}
+func (a *Attempt) judge(hctx context.Context, err error, result any) outcome {
+	o := outcome{err: err}
 	cause := context.Cause(hctx)
 	if mark := a.shared.neutral(); mark != nil {
 		o.kind, o.err, o.after = store.Release, mark, waitOf(mark)
@@ -242,7 +243,7 @@ func (a *Attempt) judge(hctx context.Context, err error, result any) *outcome {
 	switch {
 	case err == nil && a.shared.completing.Load():
 		o.err = ErrNotCommitted
-		a.transient(o, 0)
+		a.transient(&o, 0)
 		return o
 	case err == nil:
 		o.kind = store.Succeed
@@ -250,7 +251,7 @@ func (a *Attempt) judge(hctx context.Context, err error, result any) *outcome {
 		return o
 	case cancelled(err, cause) && errors.Is(cause, ErrMaxRuntime):
 		o.err = ErrMaxRuntime
-		a.transient(o, 0)
+		a.transient(&o, 0)
 		return o
 	case cancelled(err, cause):
 		o.kind = store.Release
@@ -260,7 +261,7 @@ func (a *Attempt) judge(hctx context.Context, err error, result any) *outcome {
 	case classNeutral:
 		o.kind, o.after = store.Release, waitOf(err)
 	case ClassTransient:
-		a.transient(o, after)
+		a.transient(&o, after)
 	default:
 		o.kind, o.payload = store.Fail, a.g.failure(ClassTerminal, err)
 	}
