@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 rc=0
 for dir in $(modules); do
-	packages=$(cd "$dir" && find . -name '*_test.go' -not -path './.services/*' -exec grep -l '^func Benchmark' {} + | xargs -r -n1 dirname | sort -u)
+	packages=$(cd "$dir" && { grep -rl --include='*_test.go' --exclude-dir=.services '^func Benchmark' . || true; } | xargs -r -n1 dirname | sort -u)
 	for package in $packages; do
 		owner=$(cd "$dir/$package" && go list -f '{{.Module.Dir}}' .)
 		[ "$owner" = "$(cd "$dir" && pwd)" ] || continue # of a nested module
