@@ -69,7 +69,7 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 		return
 	}
 	a.held.Lease = store.Lease{ID: a.id, Token: a.req.Token}
-	until := a.sent.Add(a.claim.Remaining - a.g.leases.margin)
+	until := a.sent.Add(a.claim.Remaining - min(a.g.leases.margin, max(a.claim.Remaining/10, 0)))
 	beat := a.g.beats.add(a.g.leases, &a.held.Lease, until, a.leaseLost)
 	a.g.beats.limit(beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
 	if !a.d.Until.IsZero() {
