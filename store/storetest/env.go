@@ -236,3 +236,34 @@ func (e *env) inspector() store.Inspector {
 	}
 	return i
 }
+
+// ask1 claims one item without ending the check, so that it can be used from
+// any goroutine.
+func (e *env) ask1(st store.Store, r store.ClaimRequest) store.Claim {
+	out, err := st.Claim(e.ctx, []store.ClaimRequest{r})
+	if err == nil && len(out) == 1 && out[0].Err == nil {
+		return out[0]
+	}
+	e.Errorf("Claim: %v, %v", out, err)
+	return store.Claim{}
+}
+
+// settle1 is ask1 for a settlement.
+func (e *env) settle1(st store.Store, s store.Settlement) store.Code {
+	out, err := st.Settle(e.ctx, []store.Settlement{s})
+	if err == nil && len(out) == 1 && out[0].Err == nil {
+		return out[0].Code
+	}
+	e.Errorf("Settle: %v, %v", out, err)
+	return 0
+}
+
+// renew1 is ask1 for a renewal.
+func (e *env) renew1(st store.Store, r store.ClaimRequest, d time.Duration) store.Code {
+	out, err := st.Renew(e.ctx, []store.Lease{{ID: r.ID, Token: r.Token}}, d)
+	if err == nil && len(out) == 1 && out[0].Err == nil {
+		return out[0].Code
+	}
+	e.Errorf("Renew: %v, %v", out, err)
+	return 0
+}
