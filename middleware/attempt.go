@@ -39,7 +39,8 @@ type Attempt struct {
 	done   chan struct{} // closed when the attempt has ended; nil while nobody may wait for it
 
 	run      run
-	shared   runShared // what effects found out
+	shared   runShared   // what effects found out
+	lease    store.Lease // as the heartbeat reads it
 	held     store.Held
 	result   any  // what the handler of this very run returned
 	asked    bool // the outside world has been asked about the displaced run

@@ -55,22 +55,18 @@ func (e *leftError) Error() string { return e.cause.Error() }
 func (e *leftError) Unwrap() error { return e.cause }
 
 // do sends the items in one call if it can, and returns the answer or the
-// error of each. The items must be sorted and have distinct IDs. solo keeps
-// them apart from everybody else's.
+// error of each; nil errors mean none. The items must be sorted and have distinct
+// IDs. solo keeps them apart from everybody else's.
 func (b *batcher[Q, A]) do(ctx context.Context, qs []Q, solo bool) ([]A, []error) {
 	b.mu.Lock()
 	if b.calls < b.parallel && len(b.waiting) == 0 && len(qs) <= b.max && !b.anyInCall(qs) {
 		b.begin(qs)
 		b.mu.Unlock()
 		answers, err := b.send(qs)
-		errs := make([]error, len(qs))
 		if err != nil {
-			answers = make([]A, len(qs))
-			for i := range errs {
-				errs[i] = err
-			}
+			return make([]A, len(qs)), slices.Repeat([]error{err}, len(qs))
 		}
-		return answers, errs
+		return answers, nil
 	}
 	ps := make([]*pending[Q, A], len(qs))
 	for i, q := range qs {
@@ -99,6 +95,13 @@ func (b *batcher[Q, A]) await(ctx context.Context, ps []*pending[Q, A]) ([]A, []
 		answers[i], errs[i] = p.a, p.err
 	}
 	return answers, errs
+}
+
+func errAt(errs []error, i int) error {
+	if errs == nil {
+		return nil
+	}
+	return errs[i]
 }
 
 // errNotSent is the error of an item whose caller left before it was sent.

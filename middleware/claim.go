@@ -68,9 +68,9 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 		}
 		return
 	}
-	a.held.Lease = store.Lease{ID: a.id, Token: a.req.Token}
+	a.lease = store.Lease{ID: a.id, Token: a.req.Token}
 	until := a.sent.Add(a.claim.Remaining - min(a.g.leases.margin, max(a.claim.Remaining/10, 0)))
-	beat := a.g.beats.add(a.g.leases, &a.held.Lease, until, a.leaseLost)
+	beat := a.g.beats.add(a.g.leases, &a.lease, until, a.leaseLost)
 	a.g.beats.limit(beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
 	if !a.d.Until.IsZero() {
 		a.g.beats.limit(beat, a.d.Until.Add(-a.g.opt.Lease), nil) // a later renewal would reach beyond it

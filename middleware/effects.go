@@ -144,11 +144,11 @@ func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context)
 		ParkOnTakeover: policy.Park, Holder: g.opt.Holder,
 	}
 	e.req.ID.Effect = e.name
-	answers, sent, errs := g.claimRetrying(context.WithoutCancel(ctx), []store.ClaimRequest{e.req}, policy.Probe != nil)
-	if errs[0] != nil {
-		return e.give(&storeError{errs[0]})
+	got := g.claimRetrying(context.WithoutCancel(ctx), []store.ClaimRequest{e.req}, policy.Probe != nil)
+	c, sent, err := got.item(0)
+	if err != nil {
+		return e.give(&storeError{err})
 	}
-	c := answers[0]
 	g.verdict(ctx, e.req.ID, &c)
 	switch c.Verdict {
 	case store.Granted:
@@ -163,8 +163,8 @@ func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context)
 		e.run.attempt.abort(ErrLeaseLost)
 		return e.give(ErrLeaseLost)
 	}
-	e.beat = g.beats.add(g.leases, store.Lease{ID: e.req.ID, Token: e.req.Token},
-		sent[0].Add(c.Remaining-g.leases.margin), e.run.attempt.leaseLost)
+	e.beat = g.beats.add(g.leases, &store.Lease{ID: e.req.ID, Token: e.req.Token},
+		sent.Add(c.Remaining-g.leases.margin), e.run.attempt.leaseLost)
 	g.beats.limit(e.beat, e.run.attempt.sent.Add(g.opt.MaxRuntime), nil)
 	if c.Takeover && policy.Probe != nil {
 		return e.probe(ctx, policy, into, fn)

@@ -234,7 +234,7 @@ func renewSingly(leases []store.Lease, errs []error, renew renewFunc) {
 	}
 }
 
-func leaseOf(b *beat) store.Lease { return b.value.(store.Lease) }
+func leaseOf(b *beat) store.Lease { return *b.value.(*store.Lease) }
 
 var errLocked = errors.New("record is locked by a transaction")
 

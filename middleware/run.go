@@ -197,7 +197,7 @@ var (
 // holding is the claim as a store package sees it.
 func (a *Attempt) holding() store.Held {
 	return store.Held{
-		Lease: store.Lease{ID: a.id, Token: a.req.Token}, Fence: a.claim.Fence, Retention: a.g.opt.Retention,
+		Lease: a.lease, Fence: a.claim.Fence, Retention: a.g.opt.Retention,
 		Encode: func(result any) []byte {
 			payload, omitted := a.g.encode(result)
 			if omitted != "" {

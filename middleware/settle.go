@@ -73,7 +73,7 @@ func (g *Guard) settle(ctx context.Context, s store.Settlement, deadline time.Ti
 	solo := false
 	for n := 1; ; n++ {
 		answers, errs := g.settles.do(ctx, []store.Settlement{s}, solo)
-		err := errs[0]
+		err := errAt(errs, 0)
 		if err == nil {
 			err = answers[0].Err
 		}
