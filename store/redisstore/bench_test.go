@@ -3,6 +3,8 @@ package redisstore_test
 import (
 	"context"
 	"fmt"
+	"regexp"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -20,7 +22,8 @@ import (
 // the floor's: 1 is as fast as bare Redis commands through the same client.
 const rounds = 10
 
-func against(b *testing.B, workers int, floor, work func(i int)) {
+// server-x-floor is the same with the CPU time of the server.
+func against(b *testing.B, c *redis.Client, workers int, floor, work func(i int)) {
 	b.Helper()
 	spread := func(from, to int, f func(int)) time.Duration {
 		begin := time.Now()
@@ -38,15 +41,32 @@ func against(b *testing.B, workers int, floor, work func(i int)) {
 		return time.Since(begin)
 	}
 	var floors, works time.Duration
+	var floorCPU, workCPU float64
 	for r := range rounds {
 		from, to := b.N*r/rounds, b.N*(r+1)/rounds
+		start := serverCPU(b, c)
 		floors += spread(from, to, floor)
+		middle := serverCPU(b, c)
 		works += spread(from, to, work)
+		floorCPU, workCPU = floorCPU+middle-start, workCPU+serverCPU(b, c)-middle
 	}
+	b.ReportMetric(floorCPU/workCPU, "server-x-floor")
+	b.ReportMetric(workCPU*1e6/float64(b.N), "server-µs/op")
 	b.ReportMetric(floors.Seconds()/works.Seconds(), "x-floor")
 	b.ReportMetric(float64(works.Nanoseconds())/float64(b.N), "work-ns/op")
 	b.ReportMetric(float64(floors.Nanoseconds())/float64(b.N), "floor-ns/op")
 	b.ReportMetric(0, "ns/op") // of both together: says nothing
+}
+
+// serverCPU is the CPU time of the server so far, in seconds.
+func serverCPU(b *testing.B, c *redis.Client) (sum float64) {
+	info := c.Info(ctx, "cpu").Val()
+	for _, m := range regexp.MustCompile(`used_cpu_(?:sys|user):([\d.]+)`).FindAllStringSubmatch(info, -1) {
+		n, err := strconv.ParseFloat(m[1], 64)
+		must(b, err)
+		sum += n
+	}
+	return sum
 }
 
 var result = []byte(strings.Repeat("r", 64))
@@ -73,7 +93,7 @@ func BenchmarkFresh(b *testing.B) {
 	for _, workers := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint("workers=", workers), func(b *testing.B) {
 			run := fmt.Sprint(time.Now().UnixNano(), "-")
-			against(b, workers, pair(b, c, run), func(i int) { single(b, s, benchRequest(i, run)) })
+			against(b, c, workers, pair(b, c, run), func(i int) { single(b, s, benchRequest(i, run)) })
 		})
 	}
 }
@@ -111,7 +131,7 @@ func BenchmarkDuplicate(b *testing.B) {
 	}
 	for _, workers := range []int{1, 8, 32} {
 		b.Run(fmt.Sprint("workers=", workers), func(b *testing.B) {
-			against(b, workers, func(i int) {
+			against(b, c, workers, func(i int) {
 				a := redis.SetArgs{Mode: "NX", Get: true, TTL: time.Hour}
 				must(b, c.SetArgs(ctx, fmt.Sprint("floor:", i%keys), "running", a).Err())
 			}, func(i int) {
@@ -163,11 +183,11 @@ func BenchmarkBatch(b *testing.B) {
 	run := func() string { return fmt.Sprint(time.Now().UnixNano(), "-") }
 	b.Run("own", func(b *testing.B) {
 		r := run()
-		against(b, 2, many(64, func(i int) { single(b, s, benchRequest(i, r+"single")) }), batch(r))
+		against(b, c, 2, many(64, func(i int) { single(b, s, benchRequest(i, r+"single")) }), batch(r))
 	})
 	b.Run("pair", func(b *testing.B) {
 		r := run()
-		against(b, 2, many(25, pair(b, c, r)), batch(r))
+		against(b, c, 2, many(25, pair(b, c, r)), batch(r))
 	})
 }
 

@@ -11,6 +11,9 @@
 // durably. As long as the server loses nothing, the store keeps every promise
 // of the contract.
 //
+// Only the servers' clocks decide when a lease is over. Keep the clocks of a
+// master and its replicas together, as one of them may take over.
+//
 // A record is one value with an expiry at the end of its retention, or of its
 // lease if that is later; its effects are the fields of one hash beside it, with
 // the same expiry. Nothing has to be purged.

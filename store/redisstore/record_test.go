@@ -170,3 +170,22 @@ func TestMicros(t *testing.T) {
 		}
 	}
 }
+
+func TestVersionCheck(t *testing.T) {
+	for info, want := range map[string]bool{
+		"redis_version:6.2.14\r\nmaxmemory_policy:noeviction\r\n":                      true,
+		"redis_version:7.0.0\r\nmaxmemory_policy:noeviction\r\n":                       false,
+		"server_name:valkey\r\nredis_version:7.2.4\r\nmaxmemory_policy:noeviction\r\n": false,
+		"redis_version:10.1.0\r\nmaxmemory_policy:noeviction\r\n":                      false,
+		"": false, // warned of
+	} {
+		warned := 0
+		c := &checker{opts: &Options{OnWarning: func(string) { warned++ }}}
+		if err := c.info(info); errors.Is(err, store.ErrPermanent) != want {
+			t.Errorf("%q: %v", info, err)
+		}
+		if info == "" && warned != 2 {
+			t.Errorf("%d warnings", warned)
+		}
+	}
+}

@@ -177,7 +177,7 @@ func second[T any](_ T, err error) error { return err }
 // TestD08_MovingSlot: records are claimed and settled while their slot moves to
 // another node, and afterwards through a client that does not know yet.
 func TestD08_MovingSlot(t *testing.T) {
-	addrs := clusterAddrs(t)
+	addrs := privateCluster(t)
 	c := cluster(t, addrs)
 	s := open(t, c, nil)
 	var rs []store.ClaimRequest

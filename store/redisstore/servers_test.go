@@ -211,6 +211,12 @@ func clusterAddrs(tb testing.TB) []string {
 	if os.Getenv(testenv.ClusterVar) != "" || testenv.Required() {
 		return testenv.List(tb, testenv.ClusterVar)
 	}
+	return privateCluster(tb)
+}
+
+// privateCluster starts three masters.
+func privateCluster(tb testing.TB) []string {
+	tb.Helper()
 	var addrs []string
 	for range 3 {
 		s := startServer(tb, "--cluster-enabled", "yes")
