@@ -12,7 +12,7 @@ import (
 // U02: equal JSON in different bytes, and different JSON that parses alike.
 func bodies() []Case {
 	return []Case{
-		{"U02", "whole body", keyfn.Hash(keyfn.Everything()), []Message{
+		{"U02", "whole body", keyfn.Hash(keyfn.Everything()), []Message{ //keylint:ignore the case is about whole bodies
 			event("plain", "1", body(`{"id":"x","n":7,"tags":["a","b"]}`)),
 			event("order", "1", body(`{"tags":["a","b"],"n":7,"id":"x"}`)),
 			event("spaces", "1", body("{ \"id\":\t\"x\",\r\n\"n\":7,\"tags\":[\"a\",\"b\"]}\n")),
@@ -179,7 +179,7 @@ func volatiles() []Case {
 		{"U34", "2 GitHub, event", webhookkey.GitHubEvent("action", "comment.id"), []Message{
 			event("2", "1", github(guid)).is("issue_comment:#135493233:created:#991"), event("2h another hook", "1", github(other)),
 		}},
-		{"U34", "3 pointer, hash", keyfn.Hash(keyfn.Everything()), []Message{
+		{"U34", "3 pointer, hash", keyfn.Hash(keyfn.Everything()), []Message{ //keylint:ignore nothing is hashed
 			noKey("3", keyfn.ErrUnresolved, body(`["software.amazon.payloadoffloading.PayloadS3Pointer",{"s3BucketName":"big","s3Key":"b03530d9-0000-493b-a48e-3e1ea969bf1d"}]`)),
 			noKey("3 older name", keyfn.ErrUnresolved, body(`["com.amazon.sqs.javamessaging.MessageS3Pointer",{"s3BucketName":"big","s3Key":"b03530d9"}]`)),
 			noKey("3b object", keyfn.ErrUnresolved, body(`{"s3BucketName":"big","s3Key":"b03530d9"}`)),
@@ -192,7 +192,7 @@ func volatiles() []Case {
 			event("4 reprocessed", "1", body(`{"outcome":"accepted","org":5,"qty":1,"ts":"10:00:00Z","trace_id":"t2"}`)),
 			event("another time", "2", body(`{"outcome":"accepted","org":5,"qty":1,"ts":"10:00:01Z","trace_id":"t1"}`)),
 		}},
-		{"U34", "5 heartbeats", keyfn.Hash(keyfn.Everything()), []Message{
+		{"U34", "5 heartbeats", keyfn.Hash(keyfn.Everything()), []Message{ //keylint:ignore the case shows the trap
 			event("5", "1", body(heartbeat)), event("5 another one", "1", body(heartbeat)),
 		}},
 		{"U34", "strip everything", keyfn.Hash(keyfn.Strip("kind", "status")), []Message{

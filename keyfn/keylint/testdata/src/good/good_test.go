@@ -1,0 +1,5 @@
+package good
+
+import "github.com/secondrun/secondrun/keyfn"
+
+var _ = keyfn.Header("MessageId") // test files are not looked at
