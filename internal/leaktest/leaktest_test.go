@@ -1,6 +1,8 @@
 package leaktest
 
 import (
+	"os"
+	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -34,8 +36,8 @@ func TestH13_GoroutineThatStaysIsReported(t *testing.T) {
 	stop := make(chan struct{})
 	go leak(stop)
 	left := wait(nil, 0)
-	if len(left) != 1 || !strings.Contains(report(left), "leaktest.leak") {
-		t.Errorf("left = %v, want the one goroutine in leak", left)
+	if len(left) != 1 || !strings.Contains(report(left), "leaktest.TestH13_GoroutineThatStaysIsReported") {
+		t.Errorf("left = %v, want the one goroutine of this test", left)
 	}
 	close(stop)
 	waitUntil(t, func() bool { return len(leaked(nil)) == 0 })
@@ -52,5 +54,24 @@ func TestH13_CheckSeesOnlyNewGoroutines(t *testing.T) {
 	r.cleanup()
 	if len(r.errors) != 0 {
 		t.Errorf("reported a goroutine that ended within the grace: %v", r.errors)
+	}
+}
+
+const leakVar = "LEAKTEST_LEAK"
+
+// TestLeaker leaves a goroutine behind when the test below asks for it.
+func TestLeaker(t *testing.T) {
+	if os.Getenv(leakVar) == "" {
+		t.Skip("only in the process that TestH13_MainFailsTheProcess starts")
+	}
+	go leak(make(chan struct{}))
+}
+
+func TestH13_MainFailsTheProcess(t *testing.T) {
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestLeaker$") //nolint:gosec // this very test
+	cmd.Env = append(os.Environ(), leakVar+"=1")
+	out, err := cmd.CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "leaktest.TestLeaker") {
+		t.Errorf("a process that leaks a goroutine ended with %v:\n%s", err, out)
 	}
 }
