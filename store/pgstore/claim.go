@@ -18,8 +18,11 @@ const (
 	// for many.
 	maxSingles = 4
 	// maxTries is how often a claim is judged anew after it has met another
-	// one. The second try has always been enough to see the other's row.
-	maxTries = 3
+	// one. The first has always been enough to see a row that the other one has
+	// inserted; the others, a millisecond or a few apart, give a row that
+	// another claim has locked the time to be committed. A row that a handler
+	// has locked stays so.
+	maxTries = 4
 	// contended is how long a claim is told to wait that met others in every
 	// try, or a row that somebody has locked.
 	contended = 50 * time.Millisecond
@@ -76,7 +79,11 @@ func (s *Store) claimChunk(ctx context.Context, reqs []store.ClaimRequest, out [
 		if err != nil || len(open) == 0 {
 			return err
 		}
-		items = open
+		if items = open; try > 0 && try < maxTries {
+			if err := pause(ctx, backoff(try)); err != nil {
+				return err
+			}
+		}
 	}
 	return nil // out says busy
 }

@@ -27,7 +27,9 @@ func TestG02_ConformanceRepeatableRead(t *testing.T) {
 }
 
 func TestConformanceAsyncClaims(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Harness { return harness(t, direct(t), func(o *Options) { o.AsyncClaims = true }) })
+	storetest.Run(t, func(t *testing.T) storetest.Harness {
+		return harness(t, direct(t), func(o *Options) { o.AsyncClaims = true })
+	})
 }
 
 // harness has two clients and remembers audits.
