@@ -35,7 +35,8 @@ var (
 		"github.com/aws/aws-sdk-go-v2/service/sqs",
 		"github.com/aws/smithy-go",
 	}
-	pgxAPI = []string{
+	lambdaAPI = []string{"github.com/aws/aws-lambda-go"}
+	pgxAPI    = []string{
 		"github.com/jackc/pgpassfile",
 		"github.com/jackc/pgservicefile",
 		"github.com/jackc/pgx/v5",
@@ -101,6 +102,7 @@ var table = []row{
 	{name: "store/sqlitestore", imports: []string{"store", "store/rules"}, modules: sqliteAPI},
 
 	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, jsonAPI)},
+	{name: "adapters/sqs/sqslambda", imports: []string{"adapters/sqs", "middleware"}, modules: all(awsAPI, lambdaAPI, jsonAPI)},
 	{name: "adapters/sqs/sqstest", modules: awsAPI},
 	{name: "adapters/sqs/sqstest/conformance", tool: true},
 	{name: "adapters/sqs/sqstest/sqsd", tool: true},
