@@ -9,10 +9,17 @@
 //		})
 //	}
 //
-// Two things the contract leaves open are left open here as well. A nil and an
-// empty payload may come back as each other: where the difference matters, it is
-// made by what the middleware puts into the payload. And the counters of a
-// conflict or of a refused claim are not looked at.
+// What the contract leaves open is left open here as well:
+//
+//   - A nil and an empty payload may come back as each other. Where the
+//     difference matters, it is made by what the middleware puts into the payload.
+//   - The counters of a conflict and of a refused claim, and those of a record
+//     that a late success created.
+//   - Holder and Trace of a takeover whose answer is repeated: the displaced run
+//     need not be remembered.
+//   - A success by an owner that has parked its own record.
+//   - In races, a store may answer Busy, or Locked to a renewal, for a record
+//     that another transaction has locked.
 //
 // The environment variable SECONDRUN_SOAK, set to anything, makes the rounds of
 // the races and of the random sequences many times longer.
