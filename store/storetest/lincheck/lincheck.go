@@ -54,6 +54,10 @@ type Config struct {
 	// that was displaced or settled while the call ran: the store decides by
 	// what it read when the call began.
 	StaleParent bool
+	// LatePurge says that a call may read the clock a while before it decides:
+	// a record that becomes absent in between, and is purged, is absent to it
+	// although it was not yet at the instant that the answer shows.
+	LatePurge bool
 	// LooseAdmin admits two harmless deviations of [store.Admin]: of several
 	// calls of Forget at a time more than one may be told that there was
 	// something to forget, and a record that is released by force may be kept

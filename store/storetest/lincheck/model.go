@@ -37,9 +37,10 @@ type state [1 + effects]record
 const effects = 2
 
 // instant is the store's clock at a decision, as it is compared with the ends
-// of leases and waits, and with those of retentions. Both differ from at only
-// where the store's rounding may have made a difference.
-type instant struct{ at, lease, retention int64 }
+// of leases and waits, and as it decides whether a record is absent. Both differ
+// from at only where the store's rounding may have made a difference, or see
+// Config.LatePurge.
+type instant struct{ at, lease, absence int64 }
 
 // outcome is one way in which an operation may have gone.
 type outcome struct {
@@ -58,7 +59,8 @@ func (r *record) leased(t instant) bool {
 // "lives exactly as long as the record of its parent".
 func (s *state) absent(slot int, t instant) bool {
 	p := &s[0]
-	if p.state == 0 || t.retention >= p.expires && !p.leased(t) {
+	running := p.state == store.StateClaimed && t.absence < p.leaseEnd
+	if p.state == 0 || t.absence >= p.expires && !running {
 		return true
 	}
 	return s[slot].state == 0

@@ -80,7 +80,7 @@ func (q *sequence) do(t *rapid.T, o *op) {
 	t.Log(o)
 	var next []state
 	for _, s := range q.states {
-		next = append(next, step(s, o, 0)...)
+		next = append(next, step(s, o, Config{})...)
 	}
 	if len(next) == 0 {
 		t.Fatalf("the contract does not allow the last answer; the record was\n%+v", q.states[0])

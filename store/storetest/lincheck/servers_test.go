@@ -29,7 +29,7 @@ func TestPostgres(t *testing.T) {
 		clients = append(clients, s)
 	}
 	cfg := size()
-	cfg.LocksRows, cfg.StaleParent, cfg.ItemErrors = true, true, true
+	cfg.LocksRows, cfg.StaleParent, cfg.ItemErrors, cfg.LatePurge = true, true, true, true
 	lincheck.Run(t, "pgstore", func() store.Store { return lincheck.Spread(clients...) }, cfg)
 }
 

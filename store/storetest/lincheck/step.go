@@ -57,12 +57,12 @@ type op struct {
 const maxDrift = time.Millisecond
 
 // step returns the states that s may have become when op was answered as it
-// was; none means that the answer is wrong. slack is the store's precision.
-func step(s state, o *op, slack time.Duration) []state {
+// was; none means that the answer is wrong.
+func step(s state, o *op, cfg Config) []state {
 	var next []state
-	for i, t := range o.instants(slack) {
+	for i, t := range o.instants(cfg) {
 		for _, out := range o.apply(s, t) {
-			if !o.matches(s, out, slack) {
+			if !o.matches(s, out, cfg.Slack) {
 				continue
 			}
 			if p := &out.next[0]; p.token != s[0].token || p.state != s[0].state {
@@ -90,7 +90,8 @@ func contains(states []state, s state) bool {
 
 // instants are the instants at which op may have been decided, the most likely
 // one first.
-func (o *op) instants(slack time.Duration) []instant {
+func (o *op) instants(cfg Config) []instant {
+	slack := cfg.Slack
 	var at time.Time
 	switch o.kind {
 	case opClaim:
@@ -99,19 +100,25 @@ func (o *op) instants(slack time.Duration) []instant {
 		at = o.status.At
 	default:
 		from, to := o.from.Sub(o.base)-slack-o.drift, o.to.Sub(o.base)+slack+o.drift
-		return combine(int64(from), []int64{int64(from), int64(to)})
+		around := []int64{int64(from), int64(to)}
+		return combine(int64(from), around, around)
 	}
 	n := int64(at.Sub(o.base))
-	if slack == 0 {
-		return []instant{{n, n, n}}
+	around := []int64{n}
+	if slack > 0 {
+		around = []int64{n, n - int64(slack), n + int64(slack)}
 	}
-	return combine(n, []int64{n, n - int64(slack), n + int64(slack)})
+	absences := around
+	if cfg.LatePurge {
+		absences = append(around, int64(o.to.Sub(o.base)+o.drift))
+	}
+	return combine(n, around, absences)
 }
 
-func combine(at int64, values []int64) []instant {
+func combine(at int64, leases, absences []int64) []instant {
 	var out []instant
-	for _, l := range values {
-		for _, r := range values {
+	for _, l := range leases {
+		for _, r := range absences {
 			out = append(out, instant{at, l, r})
 		}
 	}
@@ -211,7 +218,7 @@ func model(cfg Config) porcupine.Model {
 		Init: func() []any { return []any{state{}} },
 		Step: func(s, input, _ any) []any {
 			o := input.(*op)                                    //nolint:forcetypeassert // ours
-			next := step(s.(state), o, cfg.Slack)               //nolint:forcetypeassert // ours
+			next := step(s.(state), o, cfg)                     //nolint:forcetypeassert // ours
 			next = append(next, admitted(s.(state), o, cfg)...) //nolint:forcetypeassert // ours
 			out := make([]any, len(next))
 			for i := range next {
@@ -231,7 +238,7 @@ func admitted(s state, o *op, cfg Config) []state {
 	switch {
 	case cfg.LocksRows && o.unseen(), cfg.ItemErrors && (o.claim.Err != nil || o.status.Err != nil):
 		return []state{s}
-	case cfg.StaleParent && o.kind == opClaim && o.slot > 0 && p.since >= int64(o.from.Sub(o.base)-o.drift):
+	case cfg.StaleParent && o.kind == opClaim && o.slot > 0:
 		return underFormerParent(s, o, cfg)
 	case cfg.LooseAdmin && o.kind == opForget && o.ok && p.state == 0:
 		return []state{s}
@@ -244,16 +251,25 @@ func admitted(s state, o *op, cfg Config) []state {
 }
 
 // underFormerParent decides the claim of an effect as if its parent were still
-// claimed by the token that it names. What is written then belongs to the
-// record as it is, or to an earlier life of it and cannot be seen.
+// claimed by the token that it names, if it may have been so during the call.
+// What is written then belongs to the record as it is, or to an earlier life of
+// it and cannot be seen.
 func underFormerParent(s state, o *op, cfg Config) []state {
 	before := s
 	before[0] = record{state: store.StateClaimed, token: o.req.Parent, leaseEnd: math.MaxInt64, expires: math.MaxInt64}
 	var out []state
-	for _, next := range step(before, o, cfg.Slack) {
-		next[0] = s[0]
-		out = append(out, next)
-		if next != s {
+	if s[0].since >= int64(o.from.Sub(o.base)-o.drift) {
+		for _, next := range step(before, o, cfg) {
+			next[0] = s[0]
+			out = append(out, next)
+		}
+		if len(out) > 0 {
+			out = append(out, s)
+		}
+	}
+	if cfg.LatePurge && s.absent(0, instant{absence: int64(o.to.Sub(o.base) + o.drift)}) {
+		before[o.slot] = record{}
+		if len(step(before, o, cfg)) > 0 {
 			out = append(out, s)
 		}
 	}
