@@ -29,6 +29,7 @@ type core struct {
 	holds   *secondrun.Holds
 	deletes *calls
 	hides   *calls
+	took    durations
 }
 
 // item is one message that is held.
@@ -177,7 +178,10 @@ func (c *core) run(ctx context.Context, it *item) {
 			}
 		}()
 	}
-	it.attempt.Run(ctx)
+	start := time.Now()
+	if d := it.attempt.Run(ctx); d.Ran {
+		c.ran(ctx, time.Since(start))
+	}
 }
 
 // serial runs the messages of one group in order. When one of them is not done

@@ -72,6 +72,18 @@ const (
 	EventWarning                           // the queue's settings do not fit
 )
 
+var eventNames = [...]string{
+	"none", "received", "poll-failed", "deleted", "deferred", "settle-failed", "dead-lettered", "left", "warning",
+}
+
+// String returns the kind in lower case.
+func (k EventKind) String() string {
+	if int(k) >= len(eventNames) {
+		k = 0
+	}
+	return eventNames[k]
+}
+
 const maxVisibility = 12 * time.Hour
 
 func (o *Options) resolve() (Options, error) {

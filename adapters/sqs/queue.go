@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
@@ -23,13 +24,14 @@ const minReceives = 5
 // queueInfo is what the adapter reads of a queue.
 type queueInfo struct {
 	retention   time.Duration
-	maxReceives int // 0 when there is no redrive policy
+	maxReceives int    // 0 when there is no redrive policy
+	deadName    string // of the redrive policy's queue
 }
 
 // check reads the queue's attributes, decides the way of the dead letters, and
 // warns of settings that do not fit.
 func (c *core) check(ctx context.Context) error {
-	q, err := c.readQueue(ctx)
+	q, err := c.readQueue(ctx, c.url)
 	switch {
 	case missing(err) || ctx.Err() != nil:
 		return fmt.Errorf("sqs: queue attributes: %w", err)
@@ -55,8 +57,8 @@ func (c *core) check(ctx context.Context) error {
 
 func (c *core) advise(ctx context.Context, q queueInfo) {
 	g := c.p.Guard()
-	if kept := g.Retention(); kept < q.retention {
-		c.warn(ctx, fmt.Sprintf("records are kept for %v, shorter than the queue keeps messages (%v): a message that comes back later runs again", kept, q.retention), nil)
+	if kept, back := g.Retention(), q.retention+c.deadRetention(ctx, q); kept < back {
+		c.warn(ctx, fmt.Sprintf("records are kept for %v, shorter than the queue and its dead-letter queue keep messages (%v together): a message that comes back later runs again", kept, back), nil)
 	}
 	if q.maxReceives > 0 && q.maxReceives < minReceives {
 		c.warn(ctx, fmt.Sprintf("maxReceiveCount is %d: deliveries that are told to wait count too and can use it up; %d or more is advised", q.maxReceives, 2*minReceives), nil)
@@ -66,14 +68,31 @@ func (c *core) advise(ctx context.Context, q queueInfo) {
 	}
 }
 
+// deadRetention is how long the dead-letter queue keeps messages; zero when it
+// cannot be told, or when there is none.
+func (c *core) deadRetention(ctx context.Context, q queueInfo) time.Duration {
+	url := c.dead.url
+	if c.dead.kind == redriven { // in the same account and region, by the rules of redrive policies
+		url = c.url[:strings.LastIndexByte(c.url, '/')+1] + q.deadName
+	}
+	if url == "" {
+		return 0
+	}
+	dead, err := c.readQueue(ctx, url)
+	if err != nil {
+		return 0
+	}
+	return dead.retention
+}
+
 func (c *core) warn(ctx context.Context, text string, err error) {
 	c.emit(ctx, Event{Kind: EventWarning, Text: text, Err: err})
 }
 
-func (c *core) readQueue(ctx context.Context) (queueInfo, error) {
+func (c *core) readQueue(ctx context.Context, url string) (queueInfo, error) {
 	var q queueInfo
 	out, err := c.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
-		QueueUrl: &c.url, AttributeNames: []types.QueueAttributeName{
+		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{
 			types.QueueAttributeNameMessageRetentionPeriod, types.QueueAttributeNameRedrivePolicy,
 		},
 	})
@@ -85,6 +104,7 @@ func (c *core) readQueue(ctx context.Context) (queueInfo, error) {
 	if policy := out.Attributes[string(types.QueueAttributeNameRedrivePolicy)]; policy != "" {
 		var p struct {
 			MaxReceiveCount json.RawMessage `json:"maxReceiveCount"` // a number or a string
+			Target          string          `json:"deadLetterTargetArn"`
 		}
 		if err := json.Unmarshal([]byte(policy), &p); err != nil {
 			return q, fmt.Errorf("redrive policy: %w", err)
@@ -94,6 +114,7 @@ func (c *core) readQueue(ctx context.Context) (queueInfo, error) {
 			n = s
 		}
 		q.maxReceives, _ = strconv.Atoi(n)
+		q.deadName = p.Target[strings.LastIndexByte(p.Target, ':')+1:]
 	}
 	return q, nil
 }

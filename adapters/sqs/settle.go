@@ -2,6 +2,7 @@ package sqsadapter
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	secondrun "github.com/secondrun/secondrun/middleware"
@@ -20,7 +21,7 @@ func (c *core) settle(it *item, d secondrun.Decision) {
 	case secondrun.Ack:
 		c.remove(ctx, it, EventDeleted, d.Err)
 	case secondrun.Retry:
-		c.hide(ctx, []*item{it}, atLeast(d.After, time.Second), d.Err)
+		c.hide(ctx, []*item{it}, it.wait(d), d.Err)
 	case secondrun.DeadLetter:
 		c.bury(ctx, it, d)
 	default:
@@ -46,7 +47,7 @@ func (c *core) settleGroup(group []*item, next int) {
 			c.settle(head, d)
 			delay = c.opt.Visibility
 		case d.Action == secondrun.Retry:
-			delay = atLeast(d.After, time.Second)
+			delay = head.wait(d)
 			rest = group[next:]
 		default:
 			c.settle(head, d)
@@ -103,4 +104,12 @@ func (it *item) seconds(delay time.Duration) int32 {
 	return int32((delay + time.Second - 1) / time.Second) //nolint:gosec // at most 12 h
 }
 
-func atLeast(d, floor time.Duration) time.Duration { return max(d, floor) }
+// wait is the delay of a message that must come again: a second at least, or
+// an impatient queue would burn through its receives.
+func (it *item) wait(d secondrun.Decision) time.Duration {
+	after := d.After
+	if errors.Is(d.Err, secondrun.ErrBusy) {
+		after = busyWait(after, it.ReceiveCount())
+	}
+	return max(after, time.Second)
+}
