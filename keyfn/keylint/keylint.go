@@ -14,7 +14,7 @@
 //
 //	//keylint:ignore the body has no volatile fields, see the schema
 //
-// Test files are not looked at unless the flag -tests is set. The analysis
+// Test files are not looked at unless the flag -keylint.tests is set. The analysis
 // follows calls within a package and guesses from names what a value is; that
 // it finds nothing is no proof.
 package keylint

@@ -54,21 +54,6 @@ func derive(t *testing.T, c Case) {
 	}
 }
 
-// TestDelivery plays the messages of every case, in three orders, through a
-// handler that runs once for each key.
-func TestDelivery(t *testing.T) {
-	for _, c := range All() {
-		t.Run(c.ID+" "+c.Name, func(t *testing.T) {
-			for _, order := range orders(c.Messages) {
-				runs := deliver(c.Key, order)
-				if runs != c.Events() {
-					t.Errorf("%d runs, want %d", runs, c.Events())
-				}
-			}
-		})
-	}
-}
-
 // orders returns the messages forwards, backwards and twice.
 func orders(ms []Message) [][]Message {
 	var back []Message
@@ -76,15 +61,4 @@ func orders(ms []Message) [][]Message {
 		back = append(back, ms[i])
 	}
 	return [][]Message{ms, back, append(append([]Message{}, ms...), back...)}
-}
-
-// deliver stands for a guarded handler: it counts the keys it has not seen.
-func deliver(key keyfn.Func, ms []Message) int {
-	done := map[string]bool{}
-	for _, m := range ms {
-		if k, err := key(m.Message); err == nil {
-			done[k] = true
-		}
-	}
-	return len(done)
 }
