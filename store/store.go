@@ -68,8 +68,8 @@ type Store interface {
 	//	      released or failed-transient (spent)              [Refused]
 	//	    judged by Token (row 9 answered it)               [Exhausted]
 	//	 4  succeeded                                         [Done]
-	//	 5  claimed, lease running (or locked by another
-	//	    transaction)                                      [Busy]
+	//	 5  claimed, lease running; or, before any other row,
+	//	    the record is locked by another transaction       [Busy]
 	//	 6  failed, parked                                    [Failed]
 	//	 7  failed terminal or exhausted, and (KeepFailures,
 	//	    or Delivery not empty and equal to the record's)  [Failed]
@@ -113,8 +113,8 @@ type Store interface {
 	// Settle ends claims. Each settlement is a compare-and-set on the token:
 	//
 	//	claimed by Token                              settled as Kind: [OK]
-	//	failed (exhausted or parked) by others, last
-	//	token = Token, Kind = Succeed                 settled as succeeded: [OK]
+	//	failed, exhausted or parked, last token =
+	//	Token, Kind = Succeed                         settled as succeeded: [OK]
 	//	settled before with Token                     [Already], nothing changes; State and
 	//	                                              Failure say as what
 	//	another token                                 [Lost]
@@ -128,8 +128,8 @@ type Store interface {
 	// Release are not granted again before NotBefore has passed (zero: at
 	// once). Every settlement sets ExpiresAt to now + Retention and keeps
 	// token, fence, counters, fingerprint, holder, trace and delivery.
-	// "Settled before with Token" includes [Failed] records that a claim made
-	// exhausted or parked, for every Kind but Succeed.
+	// "Settled before with Token" includes records that were made exhausted or
+	// parked, for every Kind but Succeed.
 	Settle(ctx context.Context, settlements []Settlement) ([]Status, error)
 }
 
@@ -162,7 +162,8 @@ type ClaimRequest struct {
 	Trace  string // trace context of the run (W3C traceparent), may be empty; at most MaxText bytes
 }
 
-// MaxText is the limit, in bytes, of Delivery, Holder and Trace.
+// MaxText is the limit, in bytes, of Delivery, Holder and Trace. They hold any
+// bytes and come back unchanged.
 const MaxText = 256
 
 // MaxPayload is the limit, in bytes, of a payload that every store accepts.
