@@ -108,6 +108,7 @@ func TestQueue_DeleteEndsPollsAndHandles(t *testing.T) {
 		if !errors.As(err, new(*types.QueueDoesNotExist)) {
 			x.Fatalf("got %v", err)
 		}
+		after(time.Second) // the queue is there again
 		if err := x.delete(m); !errors.As(err, new(*types.ReceiptHandleIsInvalid)) {
 			x.Fatalf("got %v: the handle is of another queue of that name", err)
 		}
