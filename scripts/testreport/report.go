@@ -161,10 +161,11 @@ func (r *report) finish() bool {
 	}
 	slices.Sort(reasons)
 	for _, reason := range reasons {
-		r.list(fmt.Sprintf("skipped, %s:", reason), r.skipped[reason])
+		tests := r.skipped[reason]
+		r.list(fmt.Sprintf("skipped %d, %s:", len(tests), reason), tests, maxListed)
 	}
-	r.list("failed:", r.failures)
-	r.list("did not build:", r.buildFailed)
+	r.list("failed:", r.failures, len(r.failures))
+	r.list("did not build:", r.buildFailed, len(r.buildFailed))
 	ok := r.failed == 0 && r.failedPackages == 0 && len(r.buildFailed) == 0
 	if r.require && len(r.missing) > 0 {
 		fmt.Fprintf(r.out, "%d tests were skipped for want of a service, but every service is required\n", len(r.missing))
@@ -173,12 +174,18 @@ func (r *report) finish() bool {
 	return ok && r.packages > 0
 }
 
-func (r *report) list(title string, tests []string) {
+// maxListed is how many tests the summary names for one reason of skips.
+const maxListed = 6
+
+func (r *report) list(title string, tests []string, limit int) {
 	if len(tests) == 0 {
 		return
 	}
 	fmt.Fprintln(r.out, title)
-	for _, t := range tests {
+	for _, t := range tests[:min(limit, len(tests))] {
 		fmt.Fprintln(r.out, "   ", t)
+	}
+	if more := len(tests) - limit; more > 0 {
+		fmt.Fprintf(r.out, "    and %d more\n", more)
 	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -31,10 +32,21 @@ func TestPassingRun(t *testing.T) {
 	got, ok := read(passing, false)
 	want := "ok  \tp\t0.1s\n\n" +
 		"ran 1 packages: 1 tests and 1 subtests passed, 0 failed, 2 skipped\n" +
-		"skipped, SECONDRUN_X is not set; `make test` starts this service:\n    p TestB\n" +
-		"skipped, long:\n    p TestC\n"
+		"skipped 1, SECONDRUN_X is not set; `make test` starts this service:\n    p TestB\n" +
+		"skipped 1, long:\n    p TestC\n"
 	if got != want || !ok {
 		t.Errorf("ok = %v, report:\n%s\nwant:\n%s", ok, got, want)
+	}
+}
+
+func TestLongListsOfSkipsAreCut(t *testing.T) {
+	var in strings.Builder
+	for i := range 8 {
+		fmt.Fprintf(&in, "{\"Action\":\"skip\",\"Package\":\"p\",\"Test\":\"Test%d\"}\n", i)
+	}
+	got, _ := read(in.String(), false)
+	if !strings.HasSuffix(got, "skipped 8, no reason given:\n    p Test0\n    p Test1\n    p Test2\n    p Test3\n    p Test4\n    p Test5\n    and 2 more\n") {
+		t.Error(got)
 	}
 }
 
