@@ -119,12 +119,14 @@ func readable(s string) bool {
 	if len(s) > maxReadable || strings.HasPrefix(s, digestPrefix) {
 		return false
 	}
+	var high byte
 	for i := 0; i < len(s); i++ {
 		if s[i] < 0x20 || s[i] == 0x7f {
 			return false
 		}
+		high |= s[i]
 	}
-	return utf8.ValidString(s)
+	return high < utf8.RuneSelf || utf8.ValidString(s)
 }
 
 // Token identifies one claim. It is chosen by the caller before the claim is
