@@ -109,15 +109,24 @@ remove_data() {
 	esac
 }
 
-# await runs the checks until each has succeeded, 60 s at most.
+# await runs the checks until each has succeeded, 60 s at most and not longer
+# than the servers live.
 await() {
 	local check deadline=$((SECONDS + 60))
 	for check; do
 		until "$check"; do
 			[ $SECONDS -lt $deadline ] || die "$check: no success within 60 s"
 			sleep 0.1
+			none_ended
 		done
 	done
+}
+
+none_ended() {
+	local name pid signal mark
+	while read -r name pid signal mark; do
+		[ -d "/proc/$pid" ] || die "$name ended at once"
+	done <"$state/pids"
 }
 
 show_logs() {
