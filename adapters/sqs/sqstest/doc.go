@@ -10,7 +10,8 @@
 // process there is no socket, no goroutine and no clock but [time.Now], so
 // consumer, SDK and server run inside a [testing/synctest] bubble: twelve
 // hours of heartbeats take a moment, and a long poll waits without hanging the
-// bubble.
+// bubble. While a bubble uses a server, all calls must come from that bubble:
+// a send from outside would wake a poll inside, which the runtime forbids.
 //
 // # What it keeps
 //

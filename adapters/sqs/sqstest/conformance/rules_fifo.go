@@ -226,8 +226,11 @@ func redriveRules() []rule {
 			p.wait(time.Second + tick)
 			p.empty("on the second receive")
 			got := p.receiveFrom(dlq, 1, 1)
-			if len(got) != 1 || got[0].Attributes["MessageDeduplicationId"] != id || got[0].Attributes["MessageGroupId"] != "a" {
-				p.differs("the dead-letter queue has %+v", got)
+			if len(got) != 1 {
+				p.differs("the dead-letter queue has %v", bodies(got))
+			}
+			if a := got[0].Attributes; a["MessageDeduplicationId"] != id || a["MessageGroupId"] != "a" {
+				p.differs("message %s has there %v", id, a)
 			}
 		}},
 		{"move-task", "a move task brings messages back to their source as new ones, with new ids", func(p *probe) {
