@@ -185,6 +185,7 @@ type answer struct {
 
 // Codes that every script may answer.
 const (
+	codeFirst        = 1 // store.Granted, store.OK
 	codeCorrupt      = 9
 	codeIncompatible = 10
 	codeNeedEffects  = 11
@@ -212,10 +213,13 @@ func harmless(code int64, claim bool) bool {
 }
 
 func parse(cmd *redis.Cmd) (a answer) {
-	reply, err := cmd.Slice()
-	if err != nil {
+	if err := cmd.Err(); err != nil {
 		return answer{err: classify(err)}
 	}
+	if now, ok := cmd.Val().(int64); ok {
+		return answer{code: codeFirst, now: now, at: instant(now)}
+	}
+	reply, _ := cmd.Val().([]any)
 	if len(reply) < 2 {
 		return answer{err: errUnknownReply}
 	}

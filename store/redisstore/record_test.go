@@ -19,9 +19,9 @@ func TestS07_ScriptsPinned(t *testing.T) {
 		got  script
 		want string
 	}{
-		"claim":  {s.claim, "7f1f74af6d32a8376ab4d8658dc112fd31dc87cb"},
-		"renew":  {s.renew, "a932f4dd1898253a303420b709cf317a8ff07334"},
-		"settle": {s.settle, "c5f27d268677a37bccbad9eae11d78ae5772c387"},
+		"claim":  {s.claim, "7001b57167f9a0bdf1a0c4c985dff7e2ea232860"},
+		"renew":  {s.renew, "f98cdc85e6b51dc34ac68109e254870a350c92d6"},
+		"settle": {s.settle, "1c4106a6c5aee79f7a68faab8c798f01b83540db"},
 		"read":   {s.read, "b4636c34ba8f0b11c263717d0526b86a1f1c7f5d"},
 		"reopen": {s.reopen, "e7cfc27a60b347f985e4c9a317449e23171fdc69"},
 		"forget": {s.forget, "1feff025503f984a67723a56a4b2a8754ae5928d"},

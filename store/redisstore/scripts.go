@@ -159,7 +159,8 @@ end
 // claimLua: ARGV token, lease, retention, MaxFailures, MaxCrashes, flags (1
 // park, 2 keep failures), fingerprint, delivery, meta [, effect, parent].
 // Answers {verdict, now [, record [, displaced meta]]}; verdicts are those of
-// the package store, 9 is corrupt and 10 incompatible.
+// the package store, 9 is corrupt and 10 incompatible. Here and below the
+// commonest answer, {1, now}, is sent as now alone.
 //
 // What nearly all claims meet comes first, without the functions that the rest
 // needs: no record, a succeeded one, a claimed one.
@@ -173,7 +174,7 @@ if not effect then
     call('SET', KEYS[1], struct.pack('>BBBc16I7I7I6I4I4I4I2I2I3', 0xD2, 1, ARGV[7] == '' and 1 or 65,
       token, till, exp, 1, 1, 0, 0, #ARGV[8], #ARGV[9], 0) .. ARGV[7] .. ARGV[8] .. ARGV[9],
       'PXAT', math.ceil(math.max(till, exp) / 1000))
-    return {1, now}
+    return now
   end
   if #v >= 58 then
     local magic, version, flags, owner, till, exp = struct.unpack('>BBBc16I7I7', v)
@@ -203,7 +204,7 @@ end
 if not v then
   r = {fence = 0, starts = 0, fails = 0, crashes = 0, fp = '', effects = false}
   grant(false)
-  return {1, now}
+  return now
 end
 
 local s = r.state
@@ -261,7 +262,7 @@ local before = ends(r)
 r.till = now + ARGV[2]
 if effect then
   write(r, sub(v, r.payload), effect, p)
-  return {1, now}
+  return now
 end
 if r.exp < r.till then r.exp = r.till end
 local moved = ends(r) ~= before
@@ -271,7 +272,7 @@ if moved then
   call('PEXPIREAT', KEYS[1], ms(ends(r)))
   if r.effects then call('PEXPIREAT', KEYS[2], ms(ends(r))) end
 end
-return {1, now}
+return now
 `
 
 // settleLua: ARGV token, kind, retention, not before, payload [, effect].
@@ -294,7 +295,7 @@ if not effect then
       call('SET', KEYS[1], struct.pack('>BBBc16I7I7I6I4I4I4I2I2I3', 0xD2, 1, flags + 2, token, 0, exp,
         fence, starts, fails, crashes, deliveries, metas, #ARGV[5]) .. string.sub(v, 59) .. ARGV[5],
         'PXAT', math.ceil(exp / 1000))
-      return {1, now}
+      return now
     end
   end
 end
