@@ -18,6 +18,10 @@
 // lease if that is later; its effects are the fields of one hash beside it, with
 // the same expiry. Nothing has to be purged.
 //
+// While a cluster moves a slot, claims of new effects in it, and with
+// [Options.WaitReplicas] claims of records that have moved already, fail with
+// errors that pass when the move is over. Everything else goes on.
+//
 // # Memory
 //
 // The server must not evict records. Every key of this store has an expiry, so
