@@ -5,6 +5,10 @@
 // producer, so it comes from the domain and never from the transport: there is
 // deliberately no builder for the broker's message id.
 //
+// Derive it from fields that the producer vouches for, and take a tenant from a
+// channel that authenticates it: whoever may choose a key may use it up before
+// its owner does.
+//
 // Parts are small and compose: [JSON], [Header], [Form] and [From] read,
 // [Join], [Template] and [First] combine, [Map], [Time] and [JSONText]
 // normalise, [Hash] digests what was named on purpose, [Every], [Daily] and

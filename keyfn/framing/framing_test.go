@@ -3,6 +3,7 @@ package framing_test
 import (
 	"errors"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/secondrun/secondrun/keyfn"
@@ -36,7 +37,7 @@ func TestIndexes(t *testing.T) {
 			t.Errorf("%q: %v %q %v", in, indexes, message, err)
 		}
 	}
-	for _, in := range []string{"", "\x01", "\x04\x00", "\x02\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\xfe\xff\x7f"} {
+	for _, in := range []string{"", "\xca\x01" + strings.Repeat("\x00", 200), "\x01", "\x04\x00", "\x02\x01", "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff", "\xfe\xff\x7f"} {
 		if _, _, err := framing.Indexes([]byte(in)); !errors.Is(err, keyfn.ErrMalformed) {
 			t.Errorf("%q: %v", in, err)
 		}

@@ -5,15 +5,15 @@ import (
 	"go/constant"
 	"go/types"
 	"slices"
-	"strings"
 
 	"golang.org/x/tools/go/types/typeutil"
 )
 
-// keyArg is the key that a call of Do is given.
+// keyArg is the key that a call of Do is given, or the name of an effect.
 type keyArg struct {
-	expr ast.Expr
-	body ast.Node // of the function around it
+	expr  ast.Expr
+	body  ast.Node   // of the function around it
+	loops []ast.Node // around it within that function
 }
 
 // maxDepth is how many calls within the package are followed from a key
@@ -67,6 +67,10 @@ func isKeyFunc(t types.Type) bool {
 	return ok && basic.Kind() == types.String && sig.Results().At(1).Type().String() == "error"
 }
 
+// keyArgTakers are functions of the middleware that take a key, or the name of an
+// effect, as text.
+var keyArgTakers = map[string]bool{"Do": true, "DoResult": true, "Once": true, "OnceFunc": true, "EffectKey": true}
+
 // keyTakers are functions of keyfn whose function argument makes a key.
 var keyTakers = map[string]bool{"From": true, "Map": true, "Part": true}
 
@@ -88,36 +92,41 @@ func (p *pkg) findInCall(call *ast.CallExpr, stack []ast.Node) {
 				p.addKey(body)
 			}
 		}
-	case path == middlewarePath && handlerTakers[fn.Name()]:
+	case path == middlewarePath:
+		if keyArgTakers[fn.Name()] {
+			p.addKeyArgs(call, stack)
+		}
+		if !handlerTakers[fn.Name()] {
+			return
+		}
 		for _, a := range call.Args {
 			body := p.bodyOf(a)
 			if body != nil && !slices.Contains(p.keys, body) && !isKeyFunc(p.TypesInfo.TypeOf(a)) {
 				p.handlers = append(p.handlers, body)
 			}
 		}
-		if strings.HasPrefix(fn.Name(), "Do") {
-			p.addKeyArgs(fn, call, stack)
-		}
 	}
 }
 
-// addKeyArgs notes the string arguments of Do, which are keys.
-func (p *pkg) addKeyArgs(fn *types.Func, call *ast.CallExpr, stack []ast.Node) {
+// addKeyArgs notes the string arguments of a call, which are keys.
+func (p *pkg) addKeyArgs(call *ast.CallExpr, stack []ast.Node) {
 	for _, a := range call.Args {
 		basic, ok := p.TypesInfo.TypeOf(a).Underlying().(*types.Basic)
 		if !ok || basic.Info()&types.IsString == 0 {
 			continue
 		}
-		var body ast.Node
+		k := keyArg{expr: a}
 		for _, n := range stack {
 			switch n := n.(type) {
 			case *ast.FuncDecl:
-				body = n.Body
+				k.body, k.loops = n.Body, nil
 			case *ast.FuncLit:
-				body = n.Body
+				k.body, k.loops = n.Body, nil
+			case *ast.RangeStmt, *ast.ForStmt:
+				k.loops = append(k.loops, n)
 			}
 		}
-		p.keyArgs = append(p.keyArgs, keyArg{a, body})
+		p.keyArgs = append(p.keyArgs, k)
 	}
 }
 

@@ -99,7 +99,51 @@ func (p *pkg) checkTransport() {
 			}
 			return true
 		})
+		p.checkPosition(k)
 	}
+}
+
+// checkPosition reports a key that is made of the count of a loop.
+func (p *pkg) checkPosition(k keyArg) {
+	counters := map[types.Object]bool{}
+	for _, loop := range k.loops {
+		switch loop := loop.(type) {
+		case *ast.RangeStmt:
+			if id, ok := loop.Key.(*ast.Ident); ok && !p.isKeyed(loop.X) {
+				counters[p.objectOf(id)] = true
+			}
+		case *ast.ForStmt:
+			_, names := assigned(loop.Init)
+			for _, name := range names {
+				if id, ok := name.(*ast.Ident); ok {
+					counters[p.objectOf(id)] = true
+				}
+			}
+		}
+	}
+	ast.Inspect(k.expr, func(n ast.Node) bool {
+		if _, ok := n.(*ast.IndexExpr); ok {
+			return false // what is at the position is not the position
+		}
+		if id, ok := n.(*ast.Ident); ok && counters[p.TypesInfo.Uses[id]] {
+			p.report(id, "transport", "a position in a list or the count of a loop changes when the list comes in another order or a try is repeated",
+				"use the id of the element")
+		}
+		return true
+	})
+}
+
+// isKeyed reports whether a range is over something whose keys are not
+// positions: a map, a channel, a function.
+func (p *pkg) isKeyed(e ast.Expr) bool {
+	switch t := p.TypesInfo.TypeOf(e).Underlying().(type) {
+	case *types.Slice, *types.Array, *types.Basic:
+		return false
+	case *types.Pointer:
+		_, array := t.Elem().Underlying().(*types.Array)
+		return !array
+	}
+	return true
 }
 
 // transportBuilder checks the names that parts of keyfn are given.

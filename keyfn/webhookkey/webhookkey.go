@@ -17,7 +17,7 @@ import (
 
 // Stripe gives the id of a Stripe event, "evt_1Qz0A1". It is the same on every
 // retry. The request id is not: one request makes several events. A body that
-// is no event is [keyfn.ErrMalformed].
+// is no event, of either version of the API, is [keyfn.ErrMalformed].
 //
 // Stripe now and then makes two events of one change; then this is two keys.
 // [StripeObject] is one.
@@ -58,7 +58,7 @@ func StripeObject(paths ...string) keyfn.Func {
 
 func stripeEvent(m keyfn.Message) error {
 	v, err := keyfn.Fields(m.Body(), "object")
-	if err == nil && v[0].Text() != "event" {
+	if err == nil && v[0].Text() != "event" && v[0].Text() != "v2.core.event" {
 		err = &keyfn.Error{Builder: "Stripe", Path: "object", Reason: keyfn.ErrMalformed}
 	}
 	return err

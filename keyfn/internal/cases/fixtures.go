@@ -74,6 +74,7 @@ func otherFixtures() []Case {
 	return []Case{
 		{"P04", "Stripe", webhookkey.Stripe(), []Message{
 			event("P04", "1", body(p04)).is("evt_1Qz0A1"), event("delivered again", "1", replaced(p04, `webhooks":2`, `webhooks":1`)),
+			event("newer version of the API", "2", body(`{"id":"evt_test_65R","object":"v2.core.event","type":"v1.billing.meter.error_report_triggered"}`)),
 			noKey("no event", keyfn.ErrMalformed, replaced(p04, `"event"`, `"charge"`)),
 			noKey("no id", keyfn.ErrMissing, replaced(p04, `"id"`, `"di"`)),
 		}},

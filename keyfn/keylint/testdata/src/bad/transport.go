@@ -2,6 +2,9 @@ package bad
 
 import (
 	"context"
+	"fmt"
+
+	"github.com/google/uuid"
 
 	"github.com/secondrun/secondrun/keyfn"
 	secondrun "github.com/secondrun/secondrun/middleware"
@@ -53,4 +56,15 @@ var _ = keyfn.From(named)
 
 func do(ctx context.Context, g *secondrun.Guard, m sqsMessage) error {
 	return g.Do(ctx, "order:"+m.MessageId, nil) // want `transport: the broker's message id`
+}
+
+func effectNames(ctx context.Context, to []string, m sqsMessage) {
+	for i := range to {
+		_ = secondrun.OnceFunc(ctx, fmt.Sprint("mail:", i), nil) // want `transport: a position in a list`
+	}
+	for try := 0; try < 3; try++ {
+		_, _ = secondrun.EffectKey(ctx, fmt.Sprintf("charge:%d", try)) // want `transport: a position in a list`
+	}
+	_ = secondrun.OnceFunc(ctx, "mail:"+m.MessageId, nil)      // want `transport: the broker's message id`
+	_ = secondrun.OnceFunc(ctx, "mail:"+uuid.NewString(), nil) // want `random: uuid.NewString in a key`
 }

@@ -142,3 +142,15 @@ func cron(ctx context.Context, g *secondrun.Guard, slot time.Time) error {
 	_ = started
 	return g.Do(ctx, "daily:"+slot.UTC().Format(time.DateOnly), nil)
 }
+
+func effectNames(ctx context.Context, to []string, stock map[string]int) {
+	for i := range to {
+		_ = secondrun.OnceFunc(ctx, "mail:"+to[i], nil)
+	}
+	for sku := range stock {
+		_ = secondrun.OnceFunc(ctx, "reserve:"+sku, nil)
+	}
+	for _, r := range to {
+		_ = secondrun.OnceFunc(ctx, "push:"+r, nil)
+	}
+}
