@@ -30,7 +30,7 @@ import (
 )
 
 // SeedVar is the environment variable that sets the seed.
-const SeedVar = "SECONDRUN_LINCHECK_SEED"
+const SeedVar = "SECONDRUN_SEED"
 
 // Config says how much to check. Zero values mean the defaults.
 type Config struct {
