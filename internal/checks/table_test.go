@@ -53,7 +53,6 @@ var (
 		"github.com/dustin/go-humanize",
 		"github.com/google/uuid",
 		"github.com/remyoudompheng/bigfft",
-		"golang.org/x/exp",
 		"golang.org/x/sys",
 		"modernc.org/libc",
 		"modernc.org/mathutil",
