@@ -21,23 +21,9 @@ func TestG02_ConformanceSerializable(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) storetest.Harness { return harness(t, dsn) })
 }
 
-func TestG02_ConformanceRepeatableRead(t *testing.T) {
-	dsn := withParam(direct(t), "default_transaction_isolation", "repeatable%20read")
-	storetest.Run(t, func(t *testing.T) storetest.Harness { return harness(t, dsn) })
-}
-
-func TestConformanceAsyncClaims(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) storetest.Harness {
-		return harness(t, direct(t), func(o *Options) { o.AsyncClaims = true })
-	})
-}
-
 // harness has two clients and remembers audits.
-func harness(t *testing.T, dsn string, more ...func(*Options)) storetest.Harness {
+func harness(t *testing.T, dsn string) storetest.Harness {
 	opts := freshTable(t)
-	for _, set := range more {
-		set(opts)
-	}
 	var mu sync.Mutex
 	var audits []store.Audit
 	opts.Audit = func(a store.Audit) {

@@ -217,9 +217,10 @@ func TestG15_PurgeBesideEverything(t *testing.T) {
 		}
 	})
 	var work sync.WaitGroup
-	for w := range 4 {
+	const workers, rounds = 4, 60
+	for w := range workers {
 		work.Go(func() {
-			for i := range 150 {
+			for i := range rounds {
 				purgeRound(t, st, fmt.Sprintf("%d-%d", w, i))
 			}
 		})
@@ -228,8 +229,8 @@ func TestG15_PurgeBesideEverything(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	removed += purgeAll(t, purger)
-	if rows := query[int](t, "SELECT count(*) FROM "+st.opts.table()); rows != 600 || removed != 1200 {
-		t.Errorf("%d rows are left, want 600; %d removed, want 1200", rows, removed)
+	if rows := query[int](t, "SELECT count(*) FROM "+st.opts.table()); rows != workers*rounds || removed != 2*workers*rounds {
+		t.Errorf("%d rows are left, want %d; %d removed, want twice that", rows, workers*rounds, removed)
 	}
 }
 

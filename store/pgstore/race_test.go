@@ -300,3 +300,48 @@ func TestG06_PreparedStatements(t *testing.T) {
 	}
 	t.Log(got)
 }
+
+// TestRace_BatchesOfSettlementsAndTakeovers: of an owner whose lease is over and
+// its successor, each record has one winner, and both know it.
+func TestRace_BatchesOfSettlementsAndTakeovers(t *testing.T) {
+	st, _ := traced(t, direct(t), 4)
+	const size = 12
+	old, taken := 0, 0
+	for wave := range testenv.Size(150, 5000) {
+		owners, next := batch(fmt.Sprint("wave-", wave), size), batch(fmt.Sprint("wave-", wave), size)
+		for i := range owners {
+			owners[i].Lease = time.Microsecond
+		}
+		claimAll(t, st, owners, store.Granted)
+		var claims []store.Claim
+		var settled []store.Status
+		var wg sync.WaitGroup
+		wg.Go(func() {
+			var err error
+			if claims, err = st.Claim(t.Context(), next); err != nil {
+				t.Error(err)
+			}
+		})
+		settled, err := st.Settle(t.Context(), settlements(owners, "old"))
+		wg.Wait()
+		if err != nil || t.Failed() {
+			t.Fatal(err)
+		}
+		for i := range size {
+			ok, granted := settled[i].Code == store.OK, claims[i].Verdict == store.Granted
+			if ok == granted || !ok && settled[i].Code != store.Lost {
+				t.Fatalf("wave %d: settled %+v, claimed %+v", wave, settled[i], claims[i])
+			}
+			want := store.Already
+			if granted {
+				taken++
+				want = store.OK
+			} else {
+				old++
+				next[i] = owners[i]
+			}
+			settle(t, st, settlement(&next[i], store.Succeed, "new"), want)
+		}
+	}
+	t.Logf("%d kept by the owner, %d taken over", old, taken)
+}
