@@ -47,8 +47,8 @@ type pending[Q, A any] struct {
 // applied all the same: the caller must still take care of that.
 type leftError struct {
 	cause  error
-	answer <-chan struct{} // closed when the item has been answered, or was never sent; nil means never sent
-	sent   func() bool     // of a closed answer: whether it was sent at all
+	answer <-chan struct{} // closed when it was answered, or dropped unsent; nil if nobody was asked
+	sent   func() bool     // once answer is closed: whether the item was sent
 }
 
 func (e *leftError) Error() string { return e.cause.Error() }

@@ -234,17 +234,12 @@ func (e *engine) giveBackUnknown(q store.ClaimRequest, err, first error) {
 		return
 	}
 	repeated := err != first //nolint:errorlint // the very same error
-	switch {
-	case left.answer != nil:
-		e.later(func() {
-			<-left.answer // bounded by the timeout of the call
-			if repeated || left.sent() {
-				e.release(q)
-			}
-		})
-	case repeated:
-		e.later(func() { e.release(q) })
-	}
+	e.later(func() {
+		<-left.answer // bounded by the timeout of the call
+		if repeated || left.sent() {
+			e.release(q)
+		}
+	})
 }
 
 func (e *engine) release(q store.ClaimRequest) {

@@ -36,7 +36,7 @@ type faultStore struct {
 	limits store.Limits
 
 	mu      sync.Mutex
-	script  func(op string, n int, ids []store.ID) fault // n counts the calls of op from 1
+	script  func(op string, n int, ids []store.ID) fault // n counts the calls of op from 1; called under mu
 	calls   []call
 	flying  map[string]int
 	highest map[string]int // calls in flight at a time

@@ -395,8 +395,9 @@ func TestProcessorRefusesMessagesOfAnotherType(t *testing.T) {
 		p := process(f.g, nothing)
 		is(f, "accepts", p.Accepts(msg("")), true)
 		is(f, "accepts another", p.Accepts(otherMsg{}), false)
-		d := p.Process(f.Context(), secondrun.Delivery{Message: otherMsg{}})
+		d := p.Process(f.Context(), secondrun.Delivery{Message: otherMsg{"x"}})
 		is(f, "action", d.Action, secondrun.DeadLetter)
+		is(f, "ran and failed", d.Failed, true)
 	})
 }
 

@@ -320,3 +320,70 @@ func TestToxicLeaseDoesNotCostTheOthersTheirs(t *testing.T) {
 		})
 	}
 }
+
+func TestRunWaitsForTheRenewalInFlight(t *testing.T) {
+	for _, works := range []bool{true, false} {
+		t.Run(fmt.Sprint("works ", works), func(t *testing.T) {
+			bubble(t, nil, func(f *fixture) {
+				began := time.Now()
+				f.faults.on(func(op string, _ int, _ []store.ID) fault {
+					switch {
+					case op != "renew":
+						return fault{}
+					case time.Since(began) < 16*time.Second:
+						return fault{before: errCut}
+					case works:
+						return fault{delay: 2500 * time.Millisecond}
+					}
+					return fault{hang: true}
+				})
+				ran := false
+				a := process(f.g, func(context.Context, msg) error { ran = true; return nil }).
+					Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+				time.Sleep(18500 * time.Millisecond)
+				renewals := f.faults.count("renew")
+				a.Run(f.Context())
+				is(f, "ran", ran, works)
+				is(f, "renewals", f.faults.count("renew"), renewals)
+			})
+		})
+	}
+}
+
+func TestStoreThatIsDownIsNotRenewedOneByOne(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		var ds []secondrun.Delivery
+		for i := range 100 {
+			ds = append(ds, delivery(fmt.Sprint(i)))
+		}
+		as := process(f.g, nothing).Claim(f.Context(), ds)
+		f.faults.on(only("renew", fault{before: errCut}))
+		time.Sleep(lease)
+		if n := f.faults.count("renew"); n > 4*60 {
+			f.Errorf("%d renewals", n)
+		}
+		for _, a := range as { // all leases are lost
+			decided(f, a.Run(f.Context()), secondrun.Retry, false, secondrun.ErrLeaseLost)
+		}
+	})
+}
+
+func TestCancelBeforeTheRunBoundsTheRenewals(t *testing.T) {
+	bubble(t, &secondrun.Options{Takeover: secondrun.Takeover{Probe: func(ctx context.Context, _ string) (secondrun.Probed, error) {
+		return secondrun.Probed{Answer: secondrun.ProbeNotDone}, nil
+	}}}, func(f *fixture) {
+		dies(f, nil, "a", "")
+		var a *secondrun.Attempt
+		p := process(f.g, func(ctx context.Context, _ msg) error { // cancelled while it was probed
+			isError(f, context.Cause(ctx), nil)
+			a.Cancel(secondrun.ErrShutdown)
+			time.Sleep(4 * lease) // ignores it
+			return nil
+		})
+		a = p.Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+		decided(f, a.Run(f.Context()), secondrun.Ack, true, nil)
+		if n := f.faults.count("renew"); n > 5 { // for Options.Grace, 30 s
+			f.Errorf("%d renewals", n)
+		}
+	})
+}

@@ -330,6 +330,66 @@ func TestToxicItemIsIsolated(t *testing.T) {
 	}
 }
 
+func TestStoreThatIsDownIsNotHammered(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		f.faults.down(errCut)
+		var ds []secondrun.Delivery
+		for i := range 100 {
+			ds = append(ds, delivery(fmt.Sprint(i)))
+		}
+		for _, a := range process(f.g, nothing).Claim(f.Context(), ds) {
+			decided(f, a.Run(f.Context()), secondrun.Retry, false, secondrun.ErrStore)
+		}
+		if n := f.faults.count("claim"); n > 150 {
+			f.Errorf("%d claim calls", n)
+		}
+	})
+}
+
+func TestCallerLeavesBetweenTwoTries(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		ctx, cancel := context.WithCancel(f.Context())
+		f.faults.on(func(op string, n int, _ []store.ID) fault {
+			if op == "claim" {
+				time.AfterFunc(time.Microsecond, cancel)
+				return fault{after: errCut}
+			}
+			return fault{}
+		})
+		decided(f, process(f.g, nothing).Process(ctx, delivery("a")), secondrun.Retry, false, secondrun.ErrStore)
+		isError(f, f.g.Shutdown(f.Context()), nil)
+		is(f, "claims", f.faults.count("claim"), 1)
+		is(f, "state", f.record("a").State, store.StateReleased)
+	})
+}
+
+func TestCallerLeavesWhileItsSecondTryIsQueued(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		f.serial(nil)
+		f.faults.on(func(op string, n int, _ []store.ID) fault {
+			switch {
+			case op == "claim" && n == 1:
+				return fault{after: errCut}
+			case op == "claim" && n == 2:
+				return fault{delay: 2900 * time.Millisecond}
+			}
+			return fault{}
+		})
+		p := process(f.g, nothing)
+		ctx, cancel := context.WithCancel(f.Context())
+		owner := start(ctx, p, delivery("a"))
+		synctest.Wait()
+		other := start(f.Context(), p, delivery("other"))
+		time.Sleep(time.Second) // the owner's second try waits
+		cancel()
+		decided(f, <-owner, secondrun.Retry, false, context.Canceled)
+		decided(f, <-other, secondrun.Ack, true, nil)
+		isError(f, f.g.Shutdown(f.Context()), nil)
+		is(f, "claims", f.faults.count("claim"), 2)
+		is(f, "state", f.record("a").State, store.StateReleased)
+	})
+}
+
 func TestPermanentErrorIsNotRepeated(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		f.faults.down(fmt.Errorf("no such table: %w", store.ErrPermanent))
