@@ -138,7 +138,7 @@ func (c *canonicalizer) object(d *jsontext.Decoder, at state, whole bool) error 
 		write, all := c.enter(inner, whole)
 		if !write {
 			c.out = c.out[:start]
-			if err := d.SkipValue(); err != nil {
+			if _, err := d.ReadValue(); err != nil {
 				return err
 			}
 			continue
@@ -148,11 +148,7 @@ func (c *canonicalizer) object(d *jsontext.Decoder, at state, whole bool) error 
 			return err
 		}
 		c.out = append(c.out, ',')
-		m := member8785{start: start, after: len(c.out), nameAfter: named}
-		if bytes.IndexByte(c.out[start:named], '\\') >= 0 {
-			m.name = bytes.Clone(name)
-		}
-		c.members = append(c.members, m)
+		c.remember(member8785{start: start, after: len(c.out), nameAfter: named}, name)
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -175,6 +171,14 @@ func (c *canonicalizer) text(raw jsontext.Value) ([]byte, error) {
 	}
 	c.out, err = jsontext.AppendQuote(c.out, name)
 	return name, err
+}
+
+// remember notes a member that was written.
+func (c *canonicalizer) remember(m member8785, name []byte) {
+	if bytes.IndexByte(c.out[m.start:m.nameAfter], '\\') >= 0 {
+		m.name = bytes.Clone(name)
+	}
+	c.members = append(c.members, m)
 }
 
 // sort orders the members of an object, which follow first in out and base in
@@ -210,7 +214,7 @@ func (c *canonicalizer) array(d *jsontext.Decoder, at state, whole bool) error {
 		inner := at.element(i)
 		write, all := c.enter(inner, whole)
 		if !write {
-			if err := d.SkipValue(); err != nil {
+			if _, err := d.ReadValue(); err != nil {
 				return err
 			}
 			continue

@@ -32,6 +32,9 @@
 // text. Separators inside a value are escaped as '%' and two hexadecimal
 // digits.
 //
+// Key functions are safe for concurrent use, as long as the functions that are
+// given to them are. None of them changes a message.
+//
 // # Mistakes of the programmer
 //
 // A builder panics, like [regexp.MustCompile], when its own arguments cannot

@@ -116,6 +116,9 @@ func Evolve(current Format, old ...Format) *Evolution {
 	return &Evolution{current: current, old: all[1:]}
 }
 
+// AsFunc gives the key in the current format, as [Format.AsFunc] does.
+func (e *Evolution) AsFunc() Func { return e.current.AsFunc() }
+
 // Keys are the keys of one message.
 type Keys struct {
 	Current Key   // in the current format

@@ -30,6 +30,9 @@ func TestU31_Evolution(t *testing.T) {
 	if k, err := cur.AsFunc()(p1); k != "v2:orders:1:41" || err != nil {
 		t.Errorf("got %q, %v", k, err)
 	}
+	if k, err := keyfn.Evolve(cur, old).AsFunc()(p0); k != got.Current.Text || err != nil {
+		t.Errorf("got %q, %v", k, err)
+	}
 	// Building it again and again changes nothing.
 	for range 1000 {
 		again, err := keyfn.Evolve(cur, old).Keys(p0)

@@ -1,7 +1,9 @@
 package keyfn_test
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/secondrun/secondrun/keyfn"
@@ -75,4 +77,65 @@ func ExampleEvolve() {
 	// billing 1 order:ord-1
 	// billing 2 v2:order:ord-1:eur
 	// <nil>
+}
+
+func ExampleFirst() {
+	key := keyfn.First(keyfn.Header("event_id"), keyfn.JSON("event.id"))
+	fmt.Println(key(keyfn.NewMessage([]byte(`{}`), map[string][]string{"event_id": {"ev-1"}})))
+	fmt.Println(key(keyfn.NewMessage([]byte(`{"event":{"id":"ev-1"}}`), nil)))
+	fmt.Println(key(keyfn.NewMessage([]byte(`{"event":{"id":null}}`), nil)))
+	// Output:
+	// ev-1 <nil>
+	// ev-1 <nil>
+	//  keyfn: JSON "event.id": null
+}
+
+func ExampleIn() {
+	// An order, in Base64, in a member of the body.
+	key := keyfn.In(keyfn.Base64("payload"), keyfn.Template("order:{id}"))
+	fmt.Println(key(keyfn.NewMessage([]byte(`{"payload":"eyJpZCI6IjlmM2EifQ=="}`), nil)))
+	// Output: order:9f3a <nil>
+}
+
+func ExampleVersion() {
+	key := keyfn.Version(keyfn.JSON("v"), 2, keyfn.Template("order:{id}"))
+	_, err := key(keyfn.NewMessage([]byte(`{"v":3,"orderIdentifier":"9f3a"}`), nil))
+	fmt.Println(errors.Is(err, keyfn.ErrNewer))
+	fmt.Println(err)
+	// Output:
+	// true
+	// keyfn: Version "at most 2": payload version newer than the code: 3, newest known 2
+}
+
+func ExampleNewWatch() {
+	w := keyfn.NewWatch(&keyfn.WatchOptions{OnWarning: func(v keyfn.Warning) { fmt.Println("warning:", v.Kind) }})
+	messageID := func(m keyfn.Message) string { return m.Header("id")[0] }
+	key := w.Func(messageID, keyfn.JSON("sentAt")) // a key that changes with every send
+
+	for _, sentAt := range []string{"10:00", "10:05"} {
+		m := keyfn.NewMessage([]byte(`{"sentAt":"`+sentAt+`"}`), map[string][]string{"id": {"m-1"}})
+		if _, err := key(m); err != nil {
+			fmt.Println(err)
+		}
+	}
+	fmt.Println(w.Warnings(keyfn.WarnUnstable))
+	// Output:
+	// warning: unstable
+	// 1
+}
+
+func ExamplePart() {
+	// A part of one's own shows up in errors and in Explain like any other.
+	digits := keyfn.Part("Digits", "order", func(m keyfn.Message) (string, error) {
+		s, err := keyfn.JSON("order")(m)
+		if err == nil && strings.Trim(s, "0123456789") != "" {
+			err = keyfn.ErrMalformed
+		}
+		return s, err
+	})
+	fmt.Println(digits(keyfn.NewMessage([]byte(`{"order":"1001"}`), nil)))
+	fmt.Println(digits(keyfn.NewMessage([]byte(`{"order":"10-01"}`), nil)))
+	// Output:
+	// 1001 <nil>
+	//  keyfn: Digits "order": malformed
 }

@@ -93,7 +93,8 @@ type fieldReader struct {
 // UnmarshalJSONFrom is for package json.
 func (f *fieldReader) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 	if d.PeekKind() != '{' {
-		return d.SkipValue()
+		_, err := d.ReadValue()
+		return err
 	}
 	if _, err := d.ReadToken(); err != nil {
 		return err
@@ -105,7 +106,7 @@ func (f *fieldReader) UnmarshalJSONFrom(d *jsontext.Decoder) error {
 		}
 		i := slices.IndexFunc(f.names, func(s string) bool { return equalString(name, s) })
 		if i < 0 {
-			if err := d.SkipValue(); err != nil {
+			if _, err := d.ReadValue(); err != nil {
 				return err
 			}
 			continue

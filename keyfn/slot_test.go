@@ -3,6 +3,7 @@ package keyfn_test
 import (
 	"testing"
 	"time"
+	_ "time/tzdata" // the same on every machine
 
 	"github.com/secondrun/secondrun/keyfn"
 )
@@ -37,7 +38,7 @@ func zone(t *testing.T, name string) *time.Location {
 	t.Helper()
 	z, err := time.LoadLocation(name)
 	if err != nil {
-		t.Skip("no time zone data: ", err)
+		t.Fatal(err)
 	}
 	return z
 }

@@ -78,7 +78,12 @@ func (p *pkg) question(s *ast.IfStmt, body ast.Node) *ast.CallExpr {
 	if found != nil {
 		return found
 	}
-	// A variable of the condition that a question before it has set.
+	return p.questionBefore(s, body)
+}
+
+// questionBefore returns the call that set a variable of the condition of an
+// if.
+func (p *pkg) questionBefore(s *ast.IfStmt, body ast.Node) (found *ast.CallExpr) {
 	used := map[any]bool{}
 	ast.Inspect(s.Cond, func(n ast.Node) bool {
 		if id, ok := n.(*ast.Ident); ok {
@@ -88,6 +93,13 @@ func (p *pkg) question(s *ast.IfStmt, body ast.Node) *ast.CallExpr {
 		}
 		return true
 	})
+	look := func(n ast.Node) {
+		calls(n, func(call *ast.CallExpr) {
+			if found == nil && p.isQuestion(call) {
+				found = call
+			}
+		})
+	}
 	ast.Inspect(body, func(n ast.Node) bool {
 		if n == nil || n.Pos() > s.Pos() {
 			return true
@@ -98,7 +110,7 @@ func (p *pkg) question(s *ast.IfStmt, body ast.Node) *ast.CallExpr {
 				look(values[min(i, len(values)-1)])
 			}
 		}
-		if call, ok := n.(*ast.CallExpr); ok && found == nil && p.scansInto(call, used) {
+		if call, ok := n.(*ast.CallExpr); ok && p.scansInto(call, used) {
 			look(call)
 		}
 		return true

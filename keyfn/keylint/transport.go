@@ -17,7 +17,6 @@ var transportIDs = map[string]string{
 	"snsmessageid":                     "the id of an SNS notification is new on every publish",
 	"receipthandle":                    "a receipt handle is new on every delivery",
 	"deliverytag":                      "a delivery tag is new on every delivery",
-	"deliveryid":                       "the id of a delivery is new on every delivery",
 	"deliverycount":                    "a delivery count changes with every delivery",
 	"deliveryattempt":                  "the number of an attempt changes with every attempt",
 	"approximatereceivecount":          "a receive count changes with every delivery",
@@ -55,8 +54,8 @@ func transportReason(name string) string {
 	return transportIDs[strings.TrimPrefix(name, "x")]
 }
 
-// pathReason looks at the last segment of a path, or at "request.id" and the
-// like.
+// pathReason looks at the last segment of a path, and at "request.id" and the
+// like; "message.id" and "delivery.id" may well be what a business is about.
 func pathReason(path string) string {
 	sep := "."
 	if strings.HasPrefix(path, "/") {
@@ -67,8 +66,12 @@ func pathReason(path string) string {
 	if why := transportReason(last); why != "" {
 		return why
 	}
-	if len(segs) > 1 && strings.EqualFold(last, "id") {
-		return transportReason(segs[len(segs)-2] + "id")
+	if len(segs) < 2 || !strings.EqualFold(last, "id") {
+		return ""
+	}
+	switch parent := strings.ToLower(segs[len(segs)-2]); parent {
+	case "request", "trace", "span", "attempt":
+		return transportReason(parent + "id")
 	}
 	return ""
 }

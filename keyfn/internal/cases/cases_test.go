@@ -53,12 +53,3 @@ func derive(t *testing.T, c Case) {
 		}
 	}
 }
-
-// orders returns the messages forwards, backwards and twice.
-func orders(ms []Message) [][]Message {
-	var back []Message
-	for i := len(ms) - 1; i >= 0; i-- {
-		back = append(back, ms[i])
-	}
-	return [][]Message{ms, back, append(append([]Message{}, ms...), back...)}
-}

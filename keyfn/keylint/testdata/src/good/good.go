@@ -33,6 +33,8 @@ var (
 	_ = keyfn.Template("attempt:{header:event_id}") // a word of the text is no value
 	_ = keyfn.JSON("data.object.id")
 	_ = keyfn.JSON("order.id")
+	_ = keyfn.JSON("message.id")
+	_ = keyfn.Template("parcel:{delivery.id}")
 	_ = keyfn.JSON("event_id")
 	_ = keyfn.Header("X-GitHub-Delivery")
 	_ = keyfn.Header("X-Shopify-Event-Id")

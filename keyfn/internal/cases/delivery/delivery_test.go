@@ -1,4 +1,6 @@
-package cases
+// Package delivery_test plays the messages of every case through a guarded
+// handler. It is apart from the cases so that keys are tested without one.
+package delivery_test
 
 import (
 	"context"
@@ -6,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/secondrun/secondrun/keyfn"
+	"github.com/secondrun/secondrun/keyfn/internal/cases"
 	secondrun "github.com/secondrun/secondrun/middleware"
 	"github.com/secondrun/secondrun/store/memstore"
 )
@@ -14,7 +17,7 @@ import (
 // guarded handler: it runs once for each event, every other delivery of the
 // event is acknowledged, and a message without a key never is.
 func TestHandler(t *testing.T) {
-	for _, c := range All() {
+	for _, c := range cases.All() {
 		t.Run(c.ID+" "+c.Name, func(t *testing.T) {
 			for _, order := range orders(c.Messages) {
 				deliver(t, c, order)
@@ -23,7 +26,7 @@ func TestHandler(t *testing.T) {
 	}
 }
 
-func deliver(t *testing.T, c Case, order []Message) {
+func deliver(t *testing.T, c cases.Case, order []cases.Message) {
 	t.Helper()
 	guard, err := secondrun.New("cases", memstore.New(nil), nil)
 	if err != nil {
@@ -64,7 +67,7 @@ func TestU13_Fingerprint(t *testing.T) {
 		runs++
 		return nil
 	}).WithFingerprint(1, keyfn.Hash(keyfn.Strip("sentAt")))
-	for _, m := range fingerprints()[0].Messages { // A, A2, B
+	for _, m := range fingerprints(t) { // A, A2, B
 		err := h.Handle(t.Context(), keyfn.WithHeaders(m.Message, m.Body(), map[string][]string{"shard": {"shard-7"}}))
 		if conflict := errors.Is(err, secondrun.ErrConflict); conflict != (m.Event == "B") || err != nil && !conflict {
 			t.Errorf("%s: %v", m.Name, err)
@@ -73,4 +76,24 @@ func TestU13_Fingerprint(t *testing.T) {
 	if runs != 1 {
 		t.Errorf("%d runs, want 1", runs)
 	}
+}
+
+func fingerprints(t *testing.T) []cases.Message {
+	t.Helper()
+	for _, c := range cases.All() {
+		if c.ID == "U13" {
+			return c.Messages
+		}
+	}
+	t.Fatal("no case U13")
+	return nil
+}
+
+// orders returns the messages forwards, backwards and twice.
+func orders(ms []cases.Message) [][]cases.Message {
+	var back []cases.Message
+	for i := len(ms) - 1; i >= 0; i-- {
+		back = append(back, ms[i])
+	}
+	return [][]cases.Message{ms, back, append(append([]cases.Message{}, ms...), back...)}
 }
