@@ -5,7 +5,6 @@ package cekey
 
 import (
 	"encoding/base64"
-	"mime"
 	"net/url"
 	"strings"
 
@@ -85,16 +84,15 @@ func failed(path string, reason error) error {
 // mediaType returns the media type of a message in lower case, "" if there is
 // none.
 func mediaType(m keyfn.Message) string {
-	for _, name := range []string{"content-type", "Content-Type"} {
-		for _, v := range m.Header(name) {
-			if t, _, err := mime.ParseMediaType(v); err == nil {
-				return t
-			}
-			t, _, _ := strings.Cut(v, ";")
-			return strings.ToLower(strings.TrimSpace(t))
-		}
+	values := m.Header("content-type")
+	if len(values) == 0 {
+		values = m.Header("Content-Type")
 	}
-	return ""
+	if len(values) == 0 {
+		return ""
+	}
+	t, _, _ := strings.Cut(values[0], ";")
+	return strings.ToLower(strings.TrimSpace(t))
 }
 
 // binary returns the message itself, with headers decoded where HTTP encodes
