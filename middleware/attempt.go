@@ -5,6 +5,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/secondrun/secondrun/keyfn"
 	"github.com/secondrun/secondrun/store"
 )
@@ -22,6 +24,15 @@ type Delivery struct {
 	// the next delivery need not wait for a process that is no more. Zero
 	// means unknown.
 	Until time.Time
+	// Context carries the span that the delivery's spans belong below, such as
+	// the adapter's own. Nil means the context given to Claim, and the trace
+	// context in the message's headers, as [Telemetry] says. Nothing else of it
+	// is used.
+	Context context.Context
+	// Err says that the adapter could not look into the message, such as the
+	// error of a [keyfn.View]. It is treated as an error of the key function,
+	// which is not called, and nothing runs, whatever the options say.
+	Err error
 }
 
 // Attempt is one delivery on its way through the guard. An adapter gets it
@@ -41,6 +52,8 @@ type Attempt struct {
 	run      run
 	shared   runShared   // what effects found out
 	lease    store.Lease // as the heartbeat reads it
+	span     trace.Span  // of the claim; nil unless traced
+	runSpan  trace.Span  // of the run; nil unless traced; written under mu
 	held     store.Held
 	result   any  // what the handler of this very run returned
 	asked    bool // the outside world has been asked about the displaced run
@@ -96,10 +109,13 @@ func (p *Processor) Claim(ctx context.Context, ds []Delivery) []*Attempt {
 // attempt derives the key.
 func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 	a := &Attempt{g: p.g, p: p, d: d}
-	key, fp, err := p.derive(d.Message)
+	key, fp, err := "", store.Fingerprint{}, d.Err
+	if err == nil {
+		key, fp, err = p.derive(d.Message)
+	}
 	if err != nil {
-		p.g.emit(ctx, Event{Kind: EventKeyError, Err: err})
-		a.decide1(a.decideKey(err))
+		a.decide1(a.decideKey(ctx, err))
+		a.barred = d.Err != nil
 		return a
 	}
 	a.id = store.ID{Scope: p.g.scope, Key: key}
@@ -162,6 +178,7 @@ func (a *Attempt) Lose(cause error) {
 	a.mu.Unlock()
 	a.Cancel(cause)
 	if !again {
+		a.mark(spanEventHoldLost)
 		a.g.emit(context.Background(), Event{Kind: EventHoldLost, ID: a.id, Err: cause})
 	}
 }
@@ -180,6 +197,7 @@ func (a *Attempt) leaseLost(cause error) {
 	a.mu.Unlock()
 	if !late {
 		a.abort(cause) // before anybody is told: a slow hook must not delay it
+		a.mark(spanEventLeaseLost)
 		a.g.emit(context.Background(), Event{Kind: EventLeaseLost, ID: a.id, Err: cause})
 	}
 }

@@ -39,6 +39,7 @@ type pending[Q, A any] struct {
 	err  error
 	solo bool // travels alone: its last call failed as a whole
 	left bool // the caller is gone
+	ctx  context.Context // carries the caller's span
 	done chan struct{}
 	next *pending[Q, A] // the same ID, waiting to share the answer
 }
@@ -62,7 +63,7 @@ func (b *batcher[Q, A]) do(ctx context.Context, qs []Q, solo bool) ([]A, []error
 	if b.calls < b.parallel && len(b.waiting) == 0 && len(qs) <= b.max && !b.anyInCall(qs) {
 		b.begin(qs)
 		b.mu.Unlock()
-		answers, err := b.send(qs)
+		answers, err := b.send(detach(ctx), qs)
 		if err != nil {
 			return make([]A, len(qs)), slices.Repeat([]error{err}, len(qs))
 		}
@@ -70,7 +71,7 @@ func (b *batcher[Q, A]) do(ctx context.Context, qs []Q, solo bool) ([]A, []error
 	}
 	ps := make([]*pending[Q, A], len(qs))
 	for i, q := range qs {
-		ps[i] = &pending[Q, A]{q: q, solo: solo, done: make(chan struct{})}
+		ps[i] = &pending[Q, A]{q: q, solo: solo, ctx: detach(ctx), done: make(chan struct{})}
 	}
 	b.waiting = append(b.waiting, ps...)
 	b.startLocked()
@@ -147,9 +148,9 @@ func (b *batcher[Q, A]) end(qs []Q) {
 }
 
 // send calls the store. The call is over for the batcher even if it panics.
-func (b *batcher[Q, A]) send(qs []Q) ([]A, error) {
+func (b *batcher[Q, A]) send(ctx context.Context, qs []Q) ([]A, error) {
 	defer b.end(qs)
-	ctx, cancel := context.WithTimeout(context.Background(), b.timeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	return b.call(ctx, qs)
 }
@@ -210,7 +211,7 @@ func sorted[Q, A any](batch []*pending[Q, A], id func(*Q) store.ID) []*pending[Q
 }
 
 func (b *batcher[Q, A]) run(batch []*pending[Q, A], qs []Q) {
-	answers, err := b.send(qs)
+	answers, err := b.send(batch[0].ctx, qs)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var again []*pending[Q, A]

@@ -34,6 +34,8 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 	slices.SortFunc(as, func(a, b *Attempt) int { return a.id.Compare(b.id) })
 	reqs := make([]store.ClaimRequest, len(as))
 	for i, a := range as {
+		a.span = g.tel.startClaim(ctx, &a.d)
+		a.req.Trace = formatTrace(a.span)
 		reqs[i] = a.req
 	}
 	if g.closed(ctx) {
@@ -43,11 +45,12 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 		}
 		return
 	}
-	got := g.claimRetrying(ctx, reqs, g.opt.Takeover.Probe != nil)
+	got := g.claimRetrying(withSpan(ctx, as[0].span), reqs, g.opt.Takeover.Probe != nil)
 	for i, a := range as {
 		var err error
 		a.claim, a.sent, err = got.item(i)
-		a.claimed(ctx, err)
+		g.tel.endClaim(a.span, a.id, &a.claim, err)
+		a.claimed(withSpan(ctx, a.span), err)
 		if a.decided {
 			a.end() // nobody need wait for it
 		}
@@ -88,6 +91,7 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 
 // claimFailed decides about a claim that has no answer.
 func (a *Attempt) claimFailed(ctx context.Context, err error) {
+	a.g.tel.unanswered(ctx, false)
 	var left *leftError
 	switch {
 	case errors.As(err, &left):
@@ -243,6 +247,7 @@ func (e *engine) giveBackUnknown(q store.ClaimRequest, err, first error) {
 }
 
 func (e *engine) release(q store.ClaimRequest) {
+	e.tel.released(releasedUnknown)
 	s := store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Release, Retention: q.Retention}
 	ctx, cancel := context.WithTimeout(context.Background(), e.settles.timeout)
 	defer cancel()
@@ -254,6 +259,7 @@ func (a *Attempt) giveBack(after time.Duration) {
 	if a.unprobed() {
 		return
 	}
+	a.g.tel.released(releasedUnstarted)
 	s := store.Settlement{
 		ID: a.id, Token: a.req.Token, Kind: store.Release,
 		NotBefore: after, Retention: a.g.opt.FailureRetention,

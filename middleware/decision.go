@@ -1,6 +1,7 @@
 package secondrun
 
 import (
+	"context"
 	"errors"
 	"time"
 
@@ -40,6 +41,7 @@ func (a Action) String() string {
 //	busy, lost, released, store unavailable         Retry
 //	transient failure                               Retry
 //	failed, exhausted, conflict, key error          DeadLetter
+//	nothing to handle (keyfn.ErrSkip)               Ack
 //	an outcome that could not be recorded           Leave
 type Decision struct {
 	Action Action
@@ -87,8 +89,14 @@ func (a *Attempt) decide(c *store.Claim) Decision {
 }
 
 // decideKey is the decision about a message without a key. What the key function
-// knows to pass (the body lies elsewhere, and could not be fetched) is retried.
-func (a *Attempt) decideKey(err error) Decision {
+// knows to pass (the body lies elsewhere, and could not be fetched) is retried, and
+// a message in which there is nothing to handle is done with.
+func (a *Attempt) decideKey(ctx context.Context, err error) Decision {
+	if errors.Is(err, keyfn.ErrSkip) {
+		a.g.emit(ctx, Event{Kind: EventSkipped, Err: err})
+		return Decision{Action: Ack}
+	}
+	a.g.emit(ctx, Event{Kind: EventKeyError, Err: err})
 	d := Decision{Action: DeadLetter, Err: &KeyError{err}}
 	class, after := a.g.classifyKnown(err)
 	switch {

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/secondrun/secondrun/store"
 )
 
@@ -134,6 +136,7 @@ type effectClaim struct {
 	name string
 	req  store.ClaimRequest
 	beat *beat
+	span trace.Span // of the claim; nil unless traced
 }
 
 func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context) (any, error)) error {
@@ -144,9 +147,13 @@ func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context)
 		ParkOnTakeover: policy.Park, Holder: g.opt.Holder,
 	}
 	e.req.ID.Effect = e.name
-	got := g.claimRetrying(context.WithoutCancel(ctx), []store.ClaimRequest{e.req}, policy.Probe != nil)
+	e.span = g.tel.startEffect(ctx)
+	e.req.Trace = formatTrace(e.span)
+	got := g.claimRetrying(context.WithoutCancel(withSpan(ctx, e.span)), []store.ClaimRequest{e.req}, policy.Probe != nil)
 	c, sent, err := got.item(0)
+	g.tel.endClaim(e.span, e.req.ID, &c, err)
 	if err != nil {
+		g.tel.unanswered(ctx, true)
 		return e.give(&storeError{err})
 	}
 	g.verdict(ctx, e.req.ID, &c)
@@ -209,8 +216,10 @@ func (e *effectClaim) probe(ctx context.Context, policy Takeover, into any, fn f
 
 // perform runs fn and settles in a defer, so that a panic leaves the effect to
 // the next attempt.
-func (e *effectClaim) perform(ctx context.Context, fn func(context.Context) (any, error)) error {
+func (e *effectClaim) perform(ctx context.Context, fn func(context.Context) (any, error)) (err error) {
 	returned := false
+	ctx, span := e.run.g.tel.startRun(ctx, e.span, e.req.ID, &store.Claim{})
+	defer func() { endEffect(span, err, returned) }()
 	defer func() {
 		if !returned {
 			e.settle(store.Release, nil)

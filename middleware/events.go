@@ -18,6 +18,7 @@ type Event struct {
 	Starts   int           // EventVerdict: grants so far
 	Kept     store.Kind    // EventSettled: how the claim was settled
 	Code     store.Code    // EventSettled: the store's answer
+	Late     bool          // EventSettled: the lease had ended before, by this process's reckoning
 
 	// Duration is that of the run (EventRun), of the store's call
 	// (EventStoreCall), or the wait that is ahead (EventVerdict with Busy).
@@ -58,12 +59,13 @@ const (
 	EventStoreUp                              // the breaker closed
 	EventEffectSucceeded                      // Once recorded an effect
 	EventEffectReplayed                       // Once answered from a record
+	EventSkipped                              // nothing to handle in the message (keyfn.ErrSkip); it is acknowledged
 )
 
 var eventNames = [...]string{
 	"none", "verdict", "suppressed", "would-suppress", "run", "settled", "unrecorded", "recreated",
 	"result-omitted", "lease-lost", "hold-lost", "renew-failed", "key-error", "fail-open", "store-call",
-	"store-down", "store-up", "effect-succeeded", "effect-replayed",
+	"store-down", "store-up", "effect-succeeded", "effect-replayed", "skipped",
 }
 
 // String returns the kind in lower case.
@@ -76,6 +78,7 @@ func (k EventKind) String() string {
 
 // emit reports an event of the guard's scope.
 func (g *Guard) emit(ctx context.Context, e Event) {
+	g.tel.event(ctx, &e)
 	if g.opt.OnEvent == nil {
 		return
 	}

@@ -20,12 +20,15 @@ type Guard struct {
 	scope  string
 	opt    Options
 	leases *beatGroup
+	tel    *telemetry
+	label  string // what metrics call the scope
 	*engine
 }
 
 // engine is what all guards of one store share: the calls to the store are
 // collected, and what is held is extended, over all of them.
 type engine struct {
+	tel     *telemetry
 	store   store.Store
 	limits  store.Limits
 	claims  *batcher[store.ClaimRequest, store.Claim]
@@ -57,8 +60,8 @@ func New(scope string, st store.Store, opt *Options) (*Guard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("secondrun: options of scope %q: %w", scope, err)
 	}
-	g := &Guard{scope: scope, opt: o}
-	g.engine = newEngine(st, scope, &o, func(e Event) { g.emit(context.Background(), e) })
+	g := &Guard{scope: scope, opt: o, label: scope, tel: newTelemetry(o.Telemetry, scope)}
+	g.engine = newEngine(st, scope, &o, g.tel, func(e Event) { g.emit(context.Background(), e) })
 	g.leases = g.leaseGroup()
 	return g, nil
 }
@@ -82,6 +85,7 @@ func (g *Guard) Sub(segment string, opt *Options) (*Guard, error) {
 	if len(sub.scope) > store.MaxKey {
 		return nil, fmt.Errorf("secondrun: scope is longer than %d bytes", store.MaxKey)
 	}
+	g.subTelemetry(sub)
 	sub.leases = sub.leaseGroup()
 	return sub, nil
 }
@@ -116,8 +120,8 @@ func (g *Guard) WaitHealthy(ctx context.Context) error {
 // can show.
 func (g *Guard) Healthy() bool { return !g.health.open() }
 
-func newEngine(st store.Store, scope string, o *Options, emit func(Event)) *engine {
-	e := &engine{store: st, limits: store.Limits{}, running: make(map[*Attempt]struct{})}
+func newEngine(st store.Store, scope string, o *Options, tel *telemetry, emit func(Event)) *engine {
+	e := &engine{tel: tel, store: st, limits: store.Limits{}, running: make(map[*Attempt]struct{})}
 	if l, ok := st.(store.Limiter); ok {
 		e.limits = l.Limits()
 	}
@@ -147,6 +151,7 @@ func newEngine(st store.Store, scope string, o *Options, emit func(Event)) *engi
 		parallel: e.limits.Parallel, max: e.limits.Batch,
 		inCall: make(map[store.ID]struct{}),
 	}
+	tel.observe(e)
 	return e
 }
 
@@ -162,10 +167,12 @@ func sameClaim(sent, waiting *store.ClaimRequest, a *store.Claim) bool {
 func measured[Q, A any](e *engine, emit func(Event), op string, call func(context.Context, []Q) ([]A, error)) func(context.Context, []Q) ([]A, error) {
 	return func(ctx context.Context, qs []Q) ([]A, error) {
 		start := time.Now()
+		ctx, span := e.tel.startStore(ctx, op, len(qs))
 		as, err := call(ctx, qs)
 		if err == nil && len(as) != len(qs) {
 			err = fmt.Errorf("%w: %d answers to %d items of %s", store.ErrPermanent, len(as), len(qs), op)
 		}
+		endStore(span, err)
 		e.health.report(op == "claim", err)
 		emit(Event{Kind: EventStoreCall, Op: op, Batch: len(qs), Duration: time.Since(start), Err: err})
 		return as, err
@@ -187,7 +194,11 @@ func (g *Guard) leaseGroup() *beatGroup {
 	return &beatGroup{
 		lasts: lease, margin: min(lease/10, 2*time.Second), max: g.limits.Batch,
 		timeout: g.opt.CallTimeout, cause: ErrLeaseLost,
-		extend: func(_ context.Context, beats []*beat) []error { return renewAll(beats, renew) },
+		extend: func(_ context.Context, beats []*beat) []error {
+			errs := renewAll(beats, renew)
+			g.tel.renewed(errs)
+			return errs
+		},
 		failed: func(b *beat, err error) {
 			g.emit(context.Background(), Event{Kind: EventRenewFailed, ID: leaseOf(b).ID, Err: err})
 		},

@@ -101,6 +101,9 @@ type Options struct {
 	// means 60 s. Renewals go on meanwhile.
 	SettleTimeout time.Duration
 
+	// Telemetry says where spans and metrics go. Nil means the global providers
+	// of OpenTelemetry, which do nothing until the program sets them.
+	Telemetry *Telemetry
 	// OnEvent is told everything that happens. It is called synchronously on
 	// the path of the work and must return quickly.
 	OnEvent func(ctx context.Context, e Event)

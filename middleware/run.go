@@ -53,6 +53,7 @@ type outcome struct {
 // decision.
 func (a *Attempt) Run(ctx context.Context) Decision {
 	defer a.end()
+	defer func() { a.g.tel.decided(ctx, &a.decision) }()
 	if a.leader != nil {
 		a.follow(ctx)
 	}
@@ -170,6 +171,7 @@ func (a *Attempt) cleared(ctx context.Context) (run bool) {
 // runtime.Goexit cannot leave a claim behind.
 func (a *Attempt) execute(ctx context.Context) {
 	g := a.g
+	ctx = a.traced(ctx)
 	hctx, cancel := a.begin(ctx)
 	defer cancel(nil)
 	defer a.whenDone(ctx)()
@@ -181,9 +183,11 @@ func (a *Attempt) execute(ctx context.Context) {
 	err := errPanic
 	defer func() {
 		a.returned()
-		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
+		took := time.Since(start)
+		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Err: err})
 		o := a.judge(hctx, err, a.result)
 		a.finish(ctx, &o)
+		a.ran(ctx, took, err)
 	}()
 	a.result, err = a.p.handle(rctx, a.d.Message)
 }

@@ -46,7 +46,7 @@ func (a *Attempt) record(ctx context.Context, o *outcome) Decision {
 	if err != nil {
 		return a.unrecorded(ctx, o, err)
 	}
-	a.g.emit(ctx, Event{Kind: EventSettled, ID: a.id, Kept: o.kind, Code: st.Code})
+	a.g.emit(ctx, Event{Kind: EventSettled, ID: a.id, Kept: o.kind, Code: st.Code, Late: st.Code == store.OK && a.late()})
 	if st.Code == store.Absent && o.kind == store.Succeed {
 		a.g.emit(ctx, Event{Kind: EventRecreated, ID: a.id})
 	}

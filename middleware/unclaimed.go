@@ -38,6 +38,7 @@ func (a *Attempt) runUnclaimed(ctx context.Context) {
 	case a.g.opt.Mode == Observe:
 		a.g.emit(ctx, Event{Kind: EventWouldSuppress, ID: a.id, Verdict: a.decision.Verdict, Err: a.decision.Err})
 	}
+	ctx = a.traced(ctx)
 	hctx, cancel := a.begin(ctx)
 	defer cancel(nil)
 	a.run = run{g: a.g, id: a.id, outer: runFrom(ctx), attempt: a, shared: &a.shared}
@@ -47,8 +48,10 @@ func (a *Attempt) runUnclaimed(ctx context.Context) {
 	start := time.Now()
 	err := errPanic
 	defer func() {
-		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: time.Since(start), Err: err})
+		took := time.Since(start)
+		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Err: err})
 		a.decide1(a.decideUnclaimed(err, context.Cause(hctx)))
+		a.ran(ctx, took, err)
 	}()
 	a.result, err = a.p.handle(rctx, a.d.Message)
 }

@@ -89,7 +89,7 @@ var table = []row{
 	{name: "keyfn/taskkey", imports: []string{"keyfn"}, modules: jsonAPI},
 	{name: "keyfn/unicodekey", imports: []string{"keyfn"}, modules: all(jsonAPI, textAPI)},
 	{name: "keyfn/webhookkey", imports: []string{"keyfn"}, modules: jsonAPI},
-	{name: "middleware", imports: []string{"keyfn", "store"}, modules: jsonAPI},
+	{name: "middleware", imports: []string{"keyfn", "store"}, modules: all(otelAPI, jsonAPI)},
 
 	{name: "middleware/protocodec", modules: protoAPI},
 
@@ -100,8 +100,8 @@ var table = []row{
 	{name: "store/redisstore", imports: []string{"store", "store/rules"}, modules: redisAPI},
 	{name: "store/sqlitestore", imports: []string{"store", "store/rules"}, modules: sqliteAPI},
 
-	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, jsonAPI)},
-	{name: "adapters/sqs/sqslambda", imports: []string{"adapters/sqs", "middleware"}, modules: all(awsAPI, lambdaAPI, jsonAPI)},
+	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, otelAPI, jsonAPI)},
+	{name: "adapters/sqs/sqslambda", imports: []string{"adapters/sqs", "middleware"}, modules: all(awsAPI, lambdaAPI, otelAPI, jsonAPI)},
 	{name: "adapters/sqs/sqstest", modules: awsAPI},
 	{name: "adapters/sqs/sqstest/conformance", tool: true},
 	{name: "adapters/sqs/sqstest/sqsd", tool: true},
