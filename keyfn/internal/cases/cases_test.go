@@ -53,3 +53,42 @@ func derive(t *testing.T, c Case) {
 		}
 	}
 }
+
+// TestErrorsNeverQuote plants a text in broken messages of every shape and looks
+// for it in what the errors say.
+func TestErrorsNeverQuote(t *testing.T) {
+	const canary = "CANARY7391"
+	all := All()
+	var bodies []string
+	for _, c := range all {
+		for _, m := range c.Messages {
+			b := string(m.Body())
+			bodies = append(bodies, b+canary,
+				strings.ReplaceAll(b, `":"`, `":"`+canary), strings.ReplaceAll(b, `":"`, `":{"`+canary+`":1},"x`),
+				strings.ReplaceAll(b, `":`, `":["`+canary+`"],"`), strings.ReplaceAll(b, `,"`, `,"`+canary), b[:len(b)/2]+canary)
+		}
+	}
+	bodies = append(bodies, canary, `"`+canary+`"`, `["`+canary+`"]`, `{"`+canary+`":1,"`+canary+`":2}`, "\x00\x00\x00\x00\x01"+canary)
+	failures := 0
+	for _, b := range bodies {
+		for _, h := range []string{"", canary} {
+			m := body(b)
+			if h != "" {
+				m = body(b, "content-type", h, "ce_id", h, "ce_id", h+"2", "id", h, "id", h+"2", "event_id", h, "event_id", h+"2")
+			}
+			for _, c := range all {
+				_, err := c.Key(m)
+				if err == nil {
+					continue
+				}
+				failures++
+				if strings.Contains(err.Error(), canary) {
+					t.Fatalf("%s %s: %q gives %v", c.ID, c.Name, b, err)
+				}
+			}
+		}
+	}
+	if failures == 0 {
+		t.Error("nothing failed")
+	}
+}
