@@ -11,6 +11,10 @@
 // DELETE on this one table (DELETE only for Purge and Forget). Use TLS
 // (sslmode=verify-full) wherever the connection leaves the machine.
 //
+// Records whose retention is over are absent at once, but take up space until
+// [Store.Purge] removes them: call it from time to time, from the empty cursor
+// until it returns one. It needs no index and can run beside everything else.
+//
 // # PgBouncer
 //
 // In transaction mode PgBouncer may run the statements of one client on many

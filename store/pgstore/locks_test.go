@@ -138,9 +138,13 @@ func TestSettle_WaitsForTheLock(t *testing.T) {
 	if err := st.Complete(heldContext(t.Context(), r.ID, r.Token), tx, nil); err != nil {
 		t.Fatal(err)
 	}
-	time.AfterFunc(100*time.Millisecond, func() { _ = tx.Commit(context.Background()) })
+	committed := make(chan error, 1)
+	time.AfterFunc(100*time.Millisecond, func() { committed <- tx.Commit(context.Background()) })
 	if s := settle(t, st, settlement(&r, store.Retry, "failed"), store.Already); s.State != store.StateSucceeded {
 		t.Errorf("%+v", s)
+	}
+	if err := <-committed; err != nil {
+		t.Error(err)
 	}
 }
 

@@ -42,8 +42,12 @@ func pick[V any](r *rand.Rand, of ...V) V { return of[r.IntN(len(of))] }
 // ids returns n distinct sorted IDs.
 func (m *model) ids(n int) []store.ID {
 	all := []store.ID{
-		{Scope: "s", Key: "a"}, {Scope: "s", Key: "a", Effect: "e"}, {Scope: "s", Key: "a", Effect: "f\x00"},
-		{Scope: "s", Key: "b"}, {Scope: "s", Key: "b", Effect: "e"}, {Scope: "s", Key: "b", Effect: "f\x00"},
+		{Scope: "s", Key: "a"},
+		{Scope: "s", Key: "a", Effect: "e"},
+		{Scope: "s", Key: "a", Effect: "f\x00"},
+		{Scope: "s", Key: "b"},
+		{Scope: "s", Key: "b", Effect: "e"},
+		{Scope: "s", Key: "b", Effect: "f\x00"},
 	}
 	for len(all) > n {
 		k := m.rnd.IntN(len(all))

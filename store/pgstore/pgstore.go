@@ -152,8 +152,10 @@ func (s *Store) checkServer(ctx context.Context) error {
 	case err != nil:
 		return wrap("check privileges", err)
 	case !allowed:
-		return &Error{Op: "check privileges", Code: "42501", Hint: hints["42501"],
-			err: fmt.Errorf("this role may not read, insert and update %s", s.opts.table())}
+		return &Error{
+			Op: "check privileges", Code: "42501", Hint: hints["42501"],
+			err: fmt.Errorf("this role may not read, insert and update %s", s.opts.table()),
+		}
 	case len(server) < 6 || server < "140000":
 		return fmt.Errorf("pgstore: the server has version %s, needs 14 or newer: %w", server, store.ErrPermanent)
 	}

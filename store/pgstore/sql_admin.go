@@ -28,6 +28,10 @@ ORDER BY i.scope, i.key, i.effect`
 // purgeText removes what is absent from 128 blocks. Walking the table itself
 // needs no index over the times, which would cost every settlement its place
 // on the same page (HOT).
+//
+// An effect goes only when the row of its parent's life is gone, one cycle
+// after it at the latest: the parent is not locked here, and one that is past
+// its retention can be granted again at this very moment.
 const purgeText = `
 WITH c AS MATERIALIZED (SELECT clock_timestamp() AS now),
 d AS (
@@ -35,8 +39,8 @@ d AS (
     SELECT t.ctid FROM {table} t, c
     WHERE t.ctid >= $1::text::tid AND t.ctid < $2::text::tid
       AND CASE WHEN t.effect = '' THEN NOT {alive t}
-        ELSE NOT coalesce((SELECT {alive p} FROM {table} p
-          WHERE p.scope = t.scope AND p.key = t.key AND p.effect = '' AND p.born = t.born LIMIT 1), false) END
+        ELSE NOT EXISTS (SELECT 1 FROM {table} p
+          WHERE p.scope = t.scope AND p.key = t.key AND p.effect = '' AND p.born = t.born) END
     FOR UPDATE OF t SKIP LOCKED))
   RETURNING 1)
 SELECT (SELECT count(*) FROM d), pg_relation_size($3::text::regclass) / current_setting('block_size')::bigint`

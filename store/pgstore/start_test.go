@@ -3,6 +3,7 @@ package pgstore
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"strings"
 	"sync"
 	"testing"
@@ -107,6 +108,15 @@ func TestG14_PrivilegesAreChecked(t *testing.T) {
 	if _, err := st.Forget(t.Context(), r.ID, "test"); !errors.Is(err, store.ErrPermanent) {
 		t.Errorf("forget without DELETE: %v", err)
 	}
+}
+
+func TestG14_LoginRefused(t *testing.T) {
+	u, err := url.Parse(direct(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("nobody_"+random(), "wrong")
+	refused(t, u.String(), nil, "refuses this login")
 }
 
 func TestG14_DroppedUnderARunningStore(t *testing.T) {
