@@ -2,6 +2,7 @@ package secondrun
 
 import (
 	"context"
+	"time"
 	"weak"
 
 	"go.opentelemetry.io/otel"
@@ -52,6 +53,14 @@ func (g *Guard) Telemetry() Telemetry { return g.opt.Telemetry.resolve() }
 
 // Label returns what metrics call the guard's scope: see [Telemetry].SubScopes.
 func (g *Guard) Label() string { return g.label }
+
+// ObserveHold records how long a run took of the broker's hold on its delivery.
+// Adapters call it; the ratio to the lease is recorded by itself.
+func (g *Guard) ObserveHold(ctx context.Context, took, hold time.Duration) {
+	if g.tel != nil && hold > 0 {
+		g.tel.ratio.record(ctx, holdBroker, took.Seconds()/hold.Seconds())
+	}
+}
 
 func (t *Telemetry) resolve() Telemetry {
 	var r Telemetry

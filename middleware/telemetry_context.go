@@ -18,6 +18,9 @@ func (c carrier) Get(name string) string {
 	if c.m == nil {
 		return ""
 	}
+	if h, ok := c.m.(interface{ TraceHeader(string) string }); ok { // the adapter knows more than its headers
+		return h.TraceHeader(name)
+	}
 	if v := c.m.Header(name); len(v) > 0 {
 		return v[0]
 	}

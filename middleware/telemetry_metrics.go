@@ -29,15 +29,15 @@ type instruments struct {
 	meter metric.Meter
 	scope []metric.ObserveOption // of the gauges
 
-	claims                                          counter[claimLabel]
-	suppressed                                      counter[suppressedLabel]
-	runs, omitted, renewals, lost, releases, dead   counter[string]
-	takeovers, unrecorded                           counter[bool] // of an effect
-	holdsLost, late, recreated, keyErrors, failOpen counter[none]
-	duration, ratio                                 histogram[string]
-	storeDuration                                   histogram[storeLabel]
-	storeBatch                                      counts
-	breaker, active                                 metric.Int64ObservableGauge
+	claims                                                   counter[claimLabel]
+	suppressed                                               counter[suppressedLabel]
+	runs, omitted, renewals, lost, releases, dead            counter[string]
+	takeovers, unrecorded                                    counter[bool] // of an effect
+	holdsLost, late, recreated, keyErrors, skipped, failOpen counter[none]
+	duration, ratio                                          histogram[string]
+	storeDuration                                            histogram[storeLabel]
+	storeBatch                                               counts
+	breaker, active                                          metric.Int64ObservableGauge
 }
 
 type (
@@ -71,6 +71,7 @@ const (
 	omittedTooLarge, omittedEncoding                  = "too-large", "not-encodable"
 	deadFailed, deadBefore, deadExhausted, deadParked = "failed", "failed-before", "exhausted", "parked"
 	deadConflict, deadKey, deadReentrant              = "conflict", "key-error", "re-entrant"
+	holdLease, holdBroker                             = "lease", "broker"
 	verdictUnavailable                                = "unavailable"
 )
 
@@ -81,7 +82,7 @@ func newInstruments(m metric.Meter, label string) *instruments {
 		scope: []metric.ObserveOption{metric.WithAttributeSet(attribute.NewSet(b.scope))},
 
 		duration:      newHistogram(b, metricRunDuration, "s", "How long handlers ran", runSeconds, labelled(labelOutcome, outcomes...)),
-		ratio:         newHistogram(b, metricHoldRatio, "1", "Duration of the run divided by what holds it: a third is where a stalled renewal becomes a second run", holdRatios, labelled(labelHold, "lease")),
+		ratio:         newHistogram(b, metricHoldRatio, "1", "Duration of the run divided by what holds it: a third is where a stalled renewal becomes a second run", holdRatios, labelled(labelHold, holdLease, holdBroker)),
 		storeDuration: newHistogram(b, metricStoreDuration, "s", "How long calls of the store took", storeSeconds, storeLabels()),
 		storeBatch:    newCounts(b),
 	}
@@ -118,6 +119,7 @@ func (b builder) counters(i *instruments) {
 	i.late = newCounter(b, metricLate, "{outcome}", "Outcomes recorded after the lease had ended", alone)
 	i.recreated = newCounter(b, metricRecreated, "{record}", "Successes recorded although their record had vanished", alone)
 	i.keyErrors = newCounter(b, metricKeyErrors, "{delivery}", "Deliveries without a key", alone)
+	i.skipped = newCounter(b, metricSkipped, "{delivery}", "Deliveries in which there was nothing to handle", alone)
 	i.failOpen = newCounter(b, metricFailOpen, "{run}", "Runs without a claim since the store was away", alone)
 }
 
@@ -195,6 +197,8 @@ func (t *telemetry) event(ctx context.Context, e *Event) {
 		t.holdsLost.add(ctx, none{}, 1)
 	case EventKeyError:
 		t.keyErrors.add(ctx, none{}, 1)
+	case EventSkipped:
+		t.skipped.add(ctx, none{}, 1)
 	case EventFailOpen:
 		t.failOpen.add(ctx, none{}, 1)
 	case EventStoreCall:
@@ -266,7 +270,7 @@ func (t *telemetry) ran(ctx context.Context, d *Decision, took, lease time.Durat
 	t.runs.add(ctx, outcome, 1)
 	t.duration.record(ctx, outcome, took.Seconds())
 	if lease > 0 {
-		t.ratio.record(ctx, "lease", took.Seconds()/lease.Seconds())
+		t.ratio.record(ctx, holdLease, took.Seconds()/lease.Seconds())
 	}
 }
 

@@ -46,7 +46,7 @@ const (
 	labelVerdict = "verdict" // of the store, or unavailable
 	labelMode    = "mode"    // enforce, observe
 	labelOutcome = "outcome"
-	labelHold    = "hold" // lease, visibility
+	labelHold    = "hold" // lease, broker
 	labelResult  = "result"
 	labelCause   = "cause"
 	labelReason  = "reason"
@@ -70,6 +70,7 @@ const (
 	metricUnrecorded    = "secondrun.unrecorded"
 	metricRecreated     = "secondrun.recreated"
 	metricKeyErrors     = "secondrun.key.errors"
+	metricSkipped       = "secondrun.skipped"
 	metricOmitted       = "secondrun.results.omitted"
 	metricDead          = "secondrun.dead.letters"
 	metricFailOpen      = "secondrun.fail.open"

@@ -92,6 +92,7 @@ func (c *Consumer) poll(ctx, work context.Context) {
 		if n == 0 {
 			return
 		}
+		asked := time.Now()
 		msgs, err := c.receive(ctx, n)
 		received := time.Now()
 		c.release(n - len(msgs))
@@ -100,6 +101,7 @@ func (c *Consumer) poll(ctx, work context.Context) {
 		}
 		if err != nil {
 			failed++
+			c.c.tel.received(ctx, asked, nil, err)
 			c.c.emit(ctx, Event{Kind: EventPollFailed, Err: err})
 			c.pause(ctx, failed)
 			continue
@@ -108,6 +110,7 @@ func (c *Consumer) poll(ctx, work context.Context) {
 		if len(msgs) == 0 {
 			continue
 		}
+		c.c.tel.received(ctx, asked, msgs, nil)
 		c.c.emit(ctx, Event{Kind: EventReceived, Count: len(msgs)})
 		c.held.Add(len(msgs))
 		items := c.c.take(work, msgs, received)

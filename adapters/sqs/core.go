@@ -30,6 +30,7 @@ type core struct {
 	deletes *calls
 	hides   *calls
 	took    durations
+	tel     *telemetry
 }
 
 // item is one message that is held.
@@ -61,6 +62,7 @@ func newCore(client Client, queueURL string, h secondrun.Wrapped, opt *Options) 
 		return nil, fmt.Errorf("sqs: the handler does not take *sqsadapter.Message (nor an interface that it implements)")
 	}
 	c := &core{client: client, url: queueURL, p: p, opt: o, fifo: strings.HasSuffix(queueURL, ".fifo")}
+	c.tel = newTelemetry(p.Guard(), queueURL)
 	c.holds = p.Guard().NewHolds(secondrun.HoldConfig{
 		Lasts: o.Visibility, Batch: maxBatch, Timeout: min(o.Visibility/6, 5*time.Second), Extend: c.extend,
 	})
@@ -99,6 +101,7 @@ func (c *core) take(ctx context.Context, msgs []*Message, received time.Time) []
 		it.hold = c.holds.Add(it, received.Add(c.opt.Visibility), func(cause error) { c.lost(it, cause) })
 		it.hold.Limit(received.Add(maxVisibility-c.opt.Visibility-2*time.Second), ErrVisibilityLimit)
 		items[i], ds[i] = it, m.delivery()
+		ds[i].Context = c.tel.begin(m)
 	}
 	for i, a := range c.p.Claim(ctx, ds) {
 		it := items[i]
@@ -227,6 +230,7 @@ func (c *core) handleAll(ctx context.Context, items []*item) {
 }
 
 func (c *core) emit(ctx context.Context, e Event) {
+	c.tel.event(ctx, &e)
 	if c.opt.OnEvent != nil {
 		e.QueueURL = c.url
 		c.opt.OnEvent(ctx, e)

@@ -32,7 +32,10 @@ const maxAttributes = 10
 func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) {
 	switch c.dead.kind {
 	case copied:
-		if err := c.copy(ctx, it, d); err != nil {
+		span := c.tel.startSettle(ctx, it.Message, opDeadLetter)
+		err := c.copy(ctx, it, d)
+		c.tel.endSettle(span, it.Message, err)
+		if err != nil {
 			c.emit(ctx, Event{Kind: EventSettleFailed, Message: it.Message, Err: fmt.Errorf("dead-letter copy: %w", err)})
 			c.hide(ctx, []*item{it}, c.opt.Visibility, err)
 			return

@@ -5,6 +5,7 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"go.opentelemetry.io/otel/trace"
 
 	secondrun "github.com/secondrun/secondrun/middleware"
 )
@@ -20,6 +21,7 @@ type Message struct {
 	QueueURL string
 
 	body []byte
+	span trace.Span // of its processing; nil unless traced
 }
 
 // NewMessage returns the message for a delivery that was received from the

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	secondrun "github.com/secondrun/secondrun/middleware"
 )
 
@@ -72,7 +74,9 @@ func (c *core) settleGroup(group []*item, next int) {
 // after the delete looks like a lost hold.
 func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error) {
 	it.hold.Stop()
+	span := c.tel.startSettle(ctx, it.Message, opAck)
 	errs := c.deletes.retrying([]entry{{handle: it.handle()}}, time.Now().Add(c.opt.SettleTimeout))
+	c.tel.endSettle(span, it.Message, errs[0])
 	if errs[0] != nil {
 		c.emit(ctx, Event{Kind: EventSettleFailed, Message: it.Message, Err: errs[0]})
 		return
@@ -82,12 +86,14 @@ func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error
 
 // hide makes messages visible again after the delay, together.
 func (c *core) hide(ctx context.Context, items []*item, delay time.Duration, cause error) {
-	entries := make([]entry, len(items))
+	entries, spans := make([]entry, len(items)), make([]trace.Span, len(items))
 	for i, it := range items {
 		it.hold.Stop()
+		spans[i] = c.tel.startSettle(ctx, it.Message, opNack)
 		entries[i] = entry{handle: it.handle(), seconds: it.seconds(delay)}
 	}
 	for i, err := range c.hides.retrying(entries, time.Now().Add(c.opt.SettleTimeout)) {
+		c.tel.endSettle(spans[i], items[i].Message, err)
 		kind := EventDeferred
 		if err != nil {
 			kind, cause = EventSettleFailed, err

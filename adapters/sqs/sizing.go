@@ -59,6 +59,7 @@ const measured = 100
 // shorter than three times the p99 so far. Heartbeats cover such handlers; but
 // every stall of a heartbeat is then a second run.
 func (c *core) ran(ctx context.Context, took time.Duration) {
+	c.p.Guard().ObserveHold(ctx, took, c.opt.Visibility)
 	n := c.took.add(took)
 	if n < measured || n%measured != 0 {
 		return
