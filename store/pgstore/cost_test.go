@@ -257,7 +257,6 @@ func TestCost_SpaceAndHOT(t *testing.T) {
 		}
 		time.Sleep(20 * time.Millisecond)
 	}
-	t.Logf("heap %d", query[int64](t, "SELECT pg_relation_size($1::text::regclass)", table)/messages)
 	t.Logf("%d bytes a row, %d of %d updates are HOT", bytes, hot, updates)
 	if updates < messages || hot*100 < updates*75 {
 		t.Errorf("%d of %d updates are HOT, want 75%%", hot, updates)
