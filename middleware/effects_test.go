@@ -283,6 +283,23 @@ func TestUnrecordedEffectIsSettledBeforeAFailure(t *testing.T) {
 	}
 }
 
+func TestNoFailureIsSettledBeforeItsEffects(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		f.faults.on(func(op string, _ int, ids []store.ID) fault {
+			if op == "settle" && ids[0].Effect != "" {
+				return fault{before: errCut}
+			}
+			return fault{}
+		})
+		d := process(f.g, func(ctx context.Context, _ msg) error {
+			isError(f, secondrun.OnceFunc(ctx, "charge", ok), nil)
+			return secondrun.Terminal(errBad)
+		}).Process(f.Context(), delivery("a"))
+		decided(f, d, secondrun.Leave, true, secondrun.ErrUnrecorded)
+		is(f, "state", f.record("a").State, store.StateClaimed)
+	})
+}
+
 func TestEffectsMayFinishWhileTheGuardDrains(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		p := process(f.g, func(ctx context.Context, _ msg) error {

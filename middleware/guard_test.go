@@ -54,6 +54,17 @@ func TestOneFailedCallIsNoOutage(t *testing.T) {
 	})
 }
 
+func TestFailureAfterAProbeOpensAtOnce(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		f.open()
+		f.faults.down(nil)
+		isError(f, f.g.WaitHealthy(f.Context()), nil)
+		f.faults.on(only("claim", fault{before: store.ErrPermanent}))
+		process(f.g, nothing).Process(f.Context(), delivery("a")) // one call
+		is(f, "healthy", f.g.Healthy(), false)
+	})
+}
+
 func TestWaitHealthyEndsWithItsContext(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		f.open()
@@ -275,6 +286,22 @@ func TestObserveRunsEverything(t *testing.T) {
 		result = nil
 		decided(f, p.Process(f.Context(), delivery("b")), secondrun.Ack, true, nil)
 		isError(f, f.g.WaitHealthy(f.Context()), nil)
+	})
+}
+
+func TestUnclaimedRunInsideAClaimedOneHoldsNothing(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		observe := f.guard(&secondrun.Options{Mode: secondrun.Observe})
+		isError(f, secondrun.DoFunc(f.Context(), observe, "inner", ok), nil)
+		ran := false
+		isError(f, secondrun.DoFunc(f.Context(), f.g, "outer", func(ctx context.Context) error {
+			return secondrun.DoFunc(ctx, observe, "inner", func(ctx context.Context) error {
+				ran = true
+				is(f, "held", store.HeldFrom(ctx), nil) // above all not the outer claim
+				return nil
+			})
+		}), nil)
+		is(f, "ran", ran, true)
 	})
 }
 

@@ -415,6 +415,23 @@ func TestHashKeysKeepsNoReadableKey(t *testing.T) {
 	})
 }
 
+func TestRetentions(t *testing.T) {
+	opt := &secondrun.Options{Retention: 3 * time.Hour, FailureRetention: 2 * time.Hour}
+	bubble(t, opt, func(f *fixture) {
+		for key, want := range map[string]time.Duration{"good": 3 * time.Hour, "bad": 2 * time.Hour} {
+			process(f.g, func(context.Context, msg) error {
+				is(f, "claimed", f.record(key).ExpiresAt.Sub(time.Now()), 3*time.Hour)
+				if key == "bad" {
+					return errBad
+				}
+				return nil
+			}).Process(f.Context(), delivery(key))
+			is(f, key, f.record(key).ExpiresAt.Sub(time.Now()), want)
+		}
+		is(f, "retention", f.g.Retention(), 2*time.Hour)
+	})
+}
+
 func TestLoseAndCancel(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		run := func(key string, tell func(a *secondrun.Attempt)) (cause error, d secondrun.Decision) {

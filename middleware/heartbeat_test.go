@@ -101,6 +101,46 @@ func TestZ16_RenewHangsPastTheDeadline(t *testing.T) {
 	})
 }
 
+func TestZ16_DeadlineCountsFromTheLastConfirmedRenewal(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		var sent time.Time // of the last renewal that worked
+		f.faults.on(func(op string, n int, _ []store.ID) fault {
+			switch {
+			case op == "renew" && n <= 3:
+				sent = time.Now()
+				return fault{delay: 500 * time.Millisecond}
+			case op == "renew":
+				return fault{hang: true}
+			}
+			return fault{}
+		})
+		var cause error
+		process(f.g, func(ctx context.Context, _ msg) error {
+			<-ctx.Done()
+			cause = context.Cause(ctx)
+			is(f, "since the request", time.Since(sent), lease-2*time.Second)
+			return ctx.Err()
+		}).Process(f.Context(), delivery("a"))
+		isError(f, cause, secondrun.ErrLeaseLost)
+	})
+}
+
+func TestRefusedRenewalAfterTheHandlerReturnedIsIgnored(t *testing.T) {
+	bubble(t, &secondrun.Options{CallTimeout: time.Minute}, func(f *fixture) {
+		f.faults.on(only("settle", fault{delay: 25 * time.Second}))
+		done := start(f.Context(), process(f.g, nothing), delivery("a"))
+		time.Sleep(time.Second)
+		if ok, err := f.faults.ForceRelease(f.Context(), f.record("a").ID, "test"); !ok || err != nil {
+			f.Fatal(ok, err)
+		}
+		decided(f, <-done, secondrun.Retry, true, secondrun.ErrLeaseLost)
+		if f.faults.count("renew") == 0 {
+			f.Error("not renewed while it was settled")
+		}
+		is(f, "lease lost", f.events.count(secondrun.EventLeaseLost), 0)
+	})
+}
+
 func TestZ17_RenewFailsTwiceThenWorks(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		f.faults.on(only("renew", fault{before: errCut}, 1, 2, 3, 4))

@@ -66,6 +66,7 @@ func bubble(t *testing.T, opt *secondrun.Options, test func(f *fixture)) {
 		f := &fixture{T: t, faults: newFaults()}
 		f.g = f.guard(opt)
 		test(f)
+		time.Sleep(10 * time.Second) // for calls in flight
 	})
 }
 
