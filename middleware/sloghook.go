@@ -63,8 +63,8 @@ func logAttrs(e *Event) []slog.Attr {
 	}
 	if e.Err != nil {
 		attrs = append(attrs, slog.String("error_type", errorType(e.Err)))
-		if errors.Is(e.Err, ErrMaxRuntime) || errors.Is(e.Err, ErrLeaseLost) || errors.Is(e.Err, ErrHoldLost) {
-			attrs = append(attrs, slog.String("cause", ownText(e.Err)))
+		if cause := ownText(e.Err); cause != "" {
+			attrs = append(attrs, slog.String("cause", cause))
 		}
 	}
 	return attrs

@@ -5,7 +5,7 @@
 // A store keeps one [Record] for each [ID] and answers three batched
 // operations: [Store.Claim] asks for the right to run, [Store.Renew] extends
 // leases, [Store.Settle] ends claims. More ability comes as the small optional
-// interfaces [Pinger], [Inspector], [Purger], [Admin] and [Limiter].
+// interfaces [Pinger], [Inspector], [Counter], [Purger], [Admin] and [Limiter].
 //
 // Package [github.com/secondrun/secondrun/store/rules] computes what every
 // operation does to a record; a store that can read and write a row inside one

@@ -121,6 +121,7 @@ func groups() []group {
 		{"races", raceChecks()},
 		{"sequences", sequenceChecks()},
 		{"inspector", inspectChecks()},
+		{"counter", statsChecks()},
 		{"purger", purgeChecks()},
 		{"admin", adminChecks()},
 		{"rest", restChecks()},
@@ -133,6 +134,7 @@ func logMissing(t *testing.T, h Harness) {
 	t.Helper()
 	_, pinger := h.Store.(store.Pinger)
 	_, inspector := h.Store.(store.Inspector)
+	_, counter := h.Store.(store.Counter)
 	_, purger := h.Store.(store.Purger)
 	_, admin := h.Store.(store.Admin)
 	_, limiter := h.Store.(store.Limiter)
@@ -142,6 +144,7 @@ func logMissing(t *testing.T, h Harness) {
 	}{
 		{"Pinger", pinger},
 		{"Inspector", inspector},
+		{"Counter", counter},
 		{"Purger", purger},
 		{"Admin", admin},
 		{"Limiter", limiter},
