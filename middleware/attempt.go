@@ -46,6 +46,9 @@ type Attempt struct {
 	claim store.Claim
 	sent  time.Time // before the claim was sent
 
+	claimErr error // why the claim has no answer
+
+	twins  []*twin       // the claims in older key formats
 	leader *Attempt      // the attempt of the same key earlier in the batch
 	done   chan struct{} // closed when the attempt has ended; nil while nobody may wait for it
 
@@ -90,20 +93,35 @@ func (p *Processor) Claim(ctx context.Context, ds []Delivery) []*Attempt {
 		if a.decided {
 			continue
 		}
-		if lead := first[a.id]; lead != nil {
-			if lead.done == nil {
-				lead.done = make(chan struct{})
-			}
-			a.leader = lead
+		if a.follows(first) {
 			continue
-		}
-		if first != nil {
-			first[a.id] = a
 		}
 		open = append(open, a)
 	}
 	p.g.claimAll(ctx, open)
 	return attempts
+}
+
+// follows reports whether an earlier attempt of the batch claims one of the same
+// IDs, and makes it the leader. Otherwise it notes the attempt in first.
+func (a *Attempt) follows(first map[store.ID]*Attempt) bool {
+	if first == nil {
+		return false
+	}
+	ids := a.ids()
+	for _, id := range ids {
+		if lead := first[id]; lead != nil {
+			if lead.done == nil {
+				lead.done = make(chan struct{})
+			}
+			a.leader = lead
+			return true
+		}
+	}
+	for _, id := range ids {
+		first[id] = a
+	}
+	return false
 }
 
 // attempt derives the key.
@@ -113,20 +131,24 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 	if err == nil {
 		key, fp, err = p.derive(d.Message)
 	}
+	if err == nil && p.evolution != nil {
+		err = a.evolve(d.Message, fp)
+	}
 	if err != nil {
 		a.decide1(a.decideKey(ctx, err))
 		a.barred = d.Err != nil
 		return a
 	}
-	a.id = store.ID{Scope: p.g.scope, Key: key}
-	if p.g.opt.HashKeys {
-		a.id = a.id.Hashed()
+	if p.evolution == nil {
+		a.id = store.ID{Scope: p.g.scope, Key: key}
+		if p.g.opt.HashKeys {
+			a.id = a.id.Hashed()
+		}
+		a.req = p.g.request(a.id, d, fp)
 	}
 	if reentrant(ctx, a.id) {
 		a.bar(Decision{Action: DeadLetter, Err: ErrReentrant, ID: a.id})
-		return a
 	}
-	a.req = p.g.request(a.id, d, fp)
 	return a
 }
 
@@ -152,6 +174,7 @@ func (a *Attempt) Decided() (Decision, bool) {
 func (a *Attempt) Release(after time.Duration) {
 	if a.beat != nil {
 		a.g.beats.stop(a.beat)
+		a.dropTwins()
 		a.giveBack(after)
 		a.g.leave(a)
 	}
@@ -208,18 +231,26 @@ func (a *Attempt) abort(cause error) {
 	if a.cause == nil {
 		a.cause = cause
 	}
-	cancel, beat := a.cancelRun, a.beat
+	cancel := a.cancelRun
 	a.mu.Unlock()
 	if cancel != nil {
 		cancel(cause)
 	}
-	a.g.windDown(beat)
+	a.windDown()
 }
 
 // windDown bounds the renewals of a run that was told to end.
-func (g *Guard) windDown(b *beat) {
-	if b != nil {
-		g.beats.limit(b, time.Now().Add(g.opt.Grace), nil)
+func (a *Attempt) windDown() {
+	a.mu.Lock()
+	beat := a.beat // the twins' are written before it
+	a.mu.Unlock()
+	if beat == nil {
+		return
+	}
+	at := time.Now().Add(a.g.opt.Grace)
+	a.g.beats.limit(beat, at, nil)
+	for _, t := range a.twins {
+		a.g.beats.limit(t.beat, at, nil)
 	}
 }
 
@@ -232,7 +263,7 @@ func (a *Attempt) begin(ctx context.Context) (context.Context, context.CancelCau
 	a.mu.Unlock()
 	if cause != nil {
 		cancel(cause)
-		a.g.windDown(a.beat)
+		a.windDown()
 	}
 	return ctx, cancel
 }
@@ -242,7 +273,7 @@ func (a *Attempt) whenDone(ctx context.Context) (stop func() bool) {
 	if ctx.Done() == nil || a.beat == nil {
 		return func() bool { return true }
 	}
-	return context.AfterFunc(ctx, func() { a.g.windDown(a.beat) })
+	return context.AfterFunc(ctx, a.windDown)
 }
 
 func (a *Attempt) aborted() error {

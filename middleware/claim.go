@@ -31,12 +31,14 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 	if len(as) == 0 {
 		return
 	}
-	slices.SortFunc(as, func(a, b *Attempt) int { return a.id.Compare(b.id) })
-	reqs := make([]store.ClaimRequest, len(as))
-	for i, a := range as {
+	for _, a := range as {
 		a.span = g.tel.startClaim(ctx, &a.d)
 		a.req.Trace = formatTrace(a.span)
-		reqs[i] = a.req
+	}
+	asked := inOrder(as)
+	reqs := make([]store.ClaimRequest, len(asked))
+	for i, x := range asked {
+		reqs[i] = *x.req
 	}
 	if g.closed(ctx) {
 		for _, a := range as {
@@ -46,15 +48,45 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 		return
 	}
 	got := g.claimRetrying(withSpan(ctx, as[0].span), reqs, g.opt.Takeover.Probe != nil)
-	for i, a := range as {
-		var err error
-		a.claim, a.sent, err = got.item(i)
+	for i, x := range asked {
+		if t := x.twin; t != nil {
+			t.claim, t.sent, t.err = got.item(i)
+			continue
+		}
+		x.a.claim, x.a.sent, x.a.claimErr = got.item(i)
+	}
+	for _, a := range as {
+		err := a.claimErr
+		if len(a.twins) > 0 {
+			err = a.unite(err)
+		}
 		g.tel.endClaim(a.span, a.id, &a.claim, err)
 		a.claimed(withSpan(ctx, a.span), err)
 		if a.decided {
 			a.end() // nobody need wait for it
 		}
 	}
+}
+
+// asked is one claim of an attempt: its own, or that of a twin.
+type asked struct {
+	a    *Attempt
+	twin *twin // nil for the attempt's own
+	req  *store.ClaimRequest
+}
+
+// inOrder lists all claims of the attempts as the store wants them.
+func inOrder(as []*Attempt) []asked {
+	all := make([]asked, 0, len(as))
+	for _, a := range as {
+		all = append(all, asked{a: a, req: &a.req})
+		for _, t := range a.twins {
+			t.req.Trace = a.req.Trace
+			all = append(all, asked{a: a, twin: t, req: &t.req})
+		}
+	}
+	slices.SortFunc(all, func(x, y asked) int { return x.req.ID.Compare(y.req.ID) })
+	return all
 }
 
 // claimed takes the store's answer.
@@ -78,11 +110,13 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 	if !a.d.Until.IsZero() {
 		a.g.beats.limit(beat, a.d.Until.Add(-a.g.opt.Lease), nil) // a later renewal would reach beyond it
 	}
+	a.holdTwins()
 	a.mu.Lock()
 	a.beat = beat
 	a.mu.Unlock()
 	if !a.g.enter(ctx, a) {
 		a.g.beats.stop(beat)
+		a.dropTwins()
 		a.giveBack(0)
 		a.beat = nil
 		a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
@@ -267,6 +301,10 @@ func (a *Attempt) giveBack(after time.Duration) {
 	ctx, cancel := context.WithTimeout(context.Background(), a.g.opt.CallTimeout)
 	defer cancel()
 	_, _ = a.g.settles.do(ctx, []store.Settlement{s}, false) // best effort: the lease ends anyway
+	for _, t := range a.twins {
+		s.ID, s.Token = t.id, t.req.Token
+		_, _ = a.g.settles.do(ctx, []store.Settlement{s}, false)
+	}
 }
 
 // unprobed reports whether an earlier run ended with an unknown outcome about
@@ -274,5 +312,8 @@ func (a *Attempt) giveBack(after time.Duration) {
 // expire: a released record would not say any more that there is something to
 // ask.
 func (a *Attempt) unprobed() bool {
-	return a.claim.Takeover && a.g.opt.Takeover.Probe != nil && !a.asked
+	if a.g.opt.Takeover.Probe == nil || a.asked {
+		return false
+	}
+	return a.claim.Takeover || slices.ContainsFunc(a.twins, func(t *twin) bool { return t.claim.Takeover })
 }

@@ -17,11 +17,12 @@ import (
 // and needs no Close: what it holds open ends with the last run. [Guard.Shutdown]
 // drains it.
 type Guard struct {
-	scope  string
-	opt    Options
-	leases *beatGroup
-	tel    *telemetry
-	label  string // what metrics call the scope
+	scope    string
+	segments string // what Sub has appended to the scope
+	opt      Options
+	leases   *beatGroup
+	tel      *telemetry
+	label    string // what metrics call the scope
 	*engine
 }
 
@@ -81,7 +82,8 @@ func (g *Guard) Sub(segment string, opt *Options) (*Guard, error) {
 	if segment == "" {
 		return nil, errors.New("secondrun: empty segment")
 	}
-	sub := &Guard{scope: g.scope + "/" + escapeSegment.Replace(segment), opt: o, engine: g.engine}
+	segment = "/" + escapeSegment.Replace(segment)
+	sub := &Guard{scope: g.scope + segment, segments: g.segments + segment, opt: o, engine: g.engine}
 	if len(sub.scope) > store.MaxKey {
 		return nil, fmt.Errorf("secondrun: scope is longer than %d bytes", store.MaxKey)
 	}

@@ -94,7 +94,8 @@ func (h *ResultHandler[M, R]) HandleResult(ctx context.Context, m M) (R, error) 
 type Processor struct {
 	g           *Guard
 	key         keyfn.Func
-	fingerprint keyfn.Func // nil means none
+	evolution   *keyfn.Evolution // nil means that the key format does not change
+	fingerprint keyfn.Func       // nil means none
 	version     uint16
 	accepts     func(keyfn.Message) bool
 	handle      func(context.Context, keyfn.Message) (any, error)

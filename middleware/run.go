@@ -114,6 +114,7 @@ func (a *Attempt) ready(ctx context.Context) bool {
 func (a *Attempt) desert(cause error) {
 	a.returned()
 	a.g.beats.stop(a.beat)
+	a.dropTwins()
 	a.decide1(Decision{
 		Action: Retry, After: around(a.g.opt.Lease), Verdict: store.Granted,
 		Err: cause, ID: a.id, HoldLost: a.lostHold(),
@@ -176,6 +177,9 @@ func (a *Attempt) execute(ctx context.Context) {
 	defer cancel(nil)
 	defer a.whenDone(ctx)()
 	a.run = run{g: g, id: a.id, token: a.req.Token, outer: runFrom(ctx), attempt: a, shared: &a.shared}
+	if t := a.elder(); t != nil {
+		a.run.id, a.run.token = t.id, t.req.Token
+	}
 	a.held = a.holding()
 	rctx := store.WithHeld(context.WithValue(hctx, runKey{}, &a.run), &a.held)
 
@@ -276,7 +280,11 @@ func (a *Attempt) judge(hctx context.Context, err error, result any) outcome {
 // budget: record and dead letter must agree.
 func (a *Attempt) transient(o *outcome, after time.Duration) {
 	o.payload = a.g.failure(ClassTransient, o.err)
-	failures := a.claim.Failures + 1
+	failures := a.claim.Failures
+	for _, t := range a.twins {
+		failures = max(failures, t.claim.Failures)
+	}
+	failures++
 	if most := limit(a.g.opt.MaxFailures); most > 0 && failures >= most {
 		o.kind = store.Fail
 		return

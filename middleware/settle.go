@@ -16,6 +16,7 @@ func (a *Attempt) finish(ctx context.Context, o *outcome) {
 	ctx = context.WithoutCancel(ctx)
 	a.returned()
 	defer a.g.beats.stop(a.beat)
+	defer a.dropTwins()
 	a.decide1(a.record(ctx, o))
 	a.decision.HoldLost = a.lostHold()
 	if a.decision.Action == Ack && o.err != nil && o.err != ErrNotCommitted { //nolint:errorlint // set by judge
@@ -42,6 +43,11 @@ func (a *Attempt) record(ctx context.Context, o *outcome) Decision {
 	if o.kind == store.Succeed {
 		s.Retention = a.g.opt.Retention
 	}
+	if completing := a.shared.completing.Load(); !completing {
+		if d, decided := a.recordTwins(ctx, o, s, deadline); decided {
+			return d
+		}
+	}
 	st, err := a.g.settle(ctx, s, deadline)
 	if err != nil {
 		return a.unrecorded(ctx, o, err)
@@ -53,7 +59,11 @@ func (a *Attempt) record(ctx context.Context, o *outcome) Decision {
 	if o.omitted != "" {
 		a.g.emit(ctx, Event{Kind: EventResultOmitted, ID: a.id, Reason: o.omitted})
 	}
-	return a.decideSettled(o, st)
+	d := a.decideSettled(o, st)
+	if a.shared.completing.Load() && len(a.twins) > 0 {
+		d = a.followTransaction(ctx, o, s, d, deadline)
+	}
+	return d
 }
 
 func (a *Attempt) unrecorded(ctx context.Context, o *outcome, err error) Decision {

@@ -1,0 +1,205 @@
+package secondrun
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/secondrun/secondrun/keyfn"
+	"github.com/secondrun/secondrun/store"
+)
+
+// While a key format changes, consumers of the old and of the new format run
+// side by side. The new ones claim every message under both keys, in one call
+// of the store, run only if both are granted, and settle both alike: whoever
+// looks under either key finds the claim or the outcome. See
+// [keyfn.Evolution].
+//
+// The attempt's own claim is the one in the current format. The others are its
+// twins.
+type twin struct {
+	version int
+	id      store.ID
+	req     store.ClaimRequest
+	claim   store.Claim
+	sent    time.Time
+	err     error
+	lease   store.Lease
+	beat    *beat
+}
+
+// WithEvolution returns a copy of h that derives its keys from e, which takes
+// the place of the key function: use it while consumers with an older key
+// format are still running. The scope of each format takes the place of the
+// Guard's; segments that were added by [Guard.Sub] are kept.
+//
+// It costs a record, a claim and a settlement more for every older format.
+// Effects, and [EffectKey], belong to the newest of the older formats while it
+// lasts, so that old and new consumers share them.
+func (h *Handler[M]) WithEvolution(e *keyfn.Evolution) *Handler[M] {
+	p := *h.p
+	p.evolution = e
+	return &Handler[M]{&p}
+}
+
+// WithEvolution is [Handler.WithEvolution].
+func (h *ResultHandler[M, R]) WithEvolution(e *keyfn.Evolution) *ResultHandler[M, R] {
+	return &ResultHandler[M, R]{*h.Handler.WithEvolution(e)}
+}
+
+// evolve derives the keys of all formats and prepares the twins.
+func (a *Attempt) evolve(m keyfn.Message, fp store.Fingerprint) (err error) {
+	defer func() {
+		if v := recover(); v != nil {
+			err = fmt.Errorf("key function panicked (%T)", v)
+		}
+	}()
+	keys, err := a.p.evolution.Keys(m)
+	if err != nil {
+		return err
+	}
+	a.id = a.g.identify(keys.Current.Scope, keys.Current.Text)
+	a.req = a.g.request(a.id, a.d, fp)
+	for _, k := range keys.Claim {
+		id := a.g.identify(k.Scope, k.Text)
+		if id == a.id {
+			continue
+		}
+		t := &twin{version: k.Version, id: id, req: a.g.request(id, a.d, fp)}
+		a.twins = append(a.twins, t)
+	}
+	return nil
+}
+
+// identify makes an ID in another scope than the guard's own.
+func (g *Guard) identify(scope, key string) store.ID {
+	id := store.ID{Scope: scope + g.segments, Key: key}
+	if g.opt.HashKeys {
+		id = id.Hashed()
+	}
+	return id
+}
+
+// ids are all IDs that the attempt claims.
+func (a *Attempt) ids() []store.ID {
+	ids := make([]store.ID, 0, 1+len(a.twins))
+	ids = append(ids, a.id)
+	for _, t := range a.twins {
+		ids = append(ids, t.id)
+	}
+	return ids
+}
+
+// elder is the twin that effects belong to; nil without twins.
+func (a *Attempt) elder() *twin {
+	var elder *twin
+	for _, t := range a.twins {
+		if elder == nil || t.version > elder.version {
+			elder = t
+		}
+	}
+	return elder
+}
+
+// unite makes one answer of those to the attempt's claims: granted if all are,
+// else the first one that is not, and then what was granted is given back.
+func (a *Attempt) unite(err error) error {
+	granted, takeover := err == nil && a.claim.Verdict == store.Granted, a.claim.Takeover
+	refused := !granted
+	for _, t := range a.twins {
+		if refused {
+			break
+		}
+		if refused = t.err != nil || t.claim.Verdict != store.Granted; refused {
+			a.claim, err = t.claim, t.err
+		}
+	}
+	if !refused {
+		return nil
+	}
+	if granted {
+		a.g.giveBackClaim(a.req, takeover)
+	}
+	for _, t := range a.twins {
+		if t.err == nil && t.claim.Verdict == store.Granted {
+			a.g.giveBackClaim(t.req, t.claim.Takeover)
+		}
+	}
+	return err
+}
+
+// giveBackClaim releases a claim that the attempt does without. One over which
+// the outside world would have to be asked is left to expire.
+func (g *Guard) giveBackClaim(q store.ClaimRequest, takeover bool) {
+	if takeover && g.opt.Takeover.Probe != nil {
+		return
+	}
+	g.later(func() { g.release(q) })
+}
+
+// holdTwins renews the twins' leases beside the attempt's own.
+func (a *Attempt) holdTwins() {
+	for _, t := range a.twins {
+		t.lease = store.Lease{ID: t.id, Token: t.req.Token}
+		until := t.sent.Add(t.claim.Remaining - min(a.g.leases.margin, max(t.claim.Remaining/10, 0)))
+		t.beat = a.g.beats.add(a.g.leases, &t.lease, until, a.leaseLost)
+		a.g.beats.limit(t.beat, t.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
+		if !a.d.Until.IsZero() {
+			a.g.beats.limit(t.beat, a.d.Until.Add(-a.g.opt.Lease), nil)
+		}
+	}
+}
+
+func (a *Attempt) dropTwins() {
+	for _, t := range a.twins {
+		a.g.beats.stop(t.beat)
+	}
+}
+
+// settleTwins settles the twins as the attempt itself. It returns ErrLeaseLost
+// when one of them was taken over, or why the store did not answer.
+func (a *Attempt) settleTwins(ctx context.Context, s store.Settlement, deadline time.Time) error {
+	for _, t := range a.twins {
+		s.ID, s.Token = t.id, t.req.Token
+		st, err := a.g.settle(ctx, s, deadline)
+		if err != nil {
+			return err
+		}
+		if st.Code == store.Lost {
+			return ErrLeaseLost
+		}
+	}
+	return nil
+}
+
+// recordTwins settles the twins before the attempt's own claim: every consumer
+// looks under their keys. When one is lost, or not answered, nothing more may
+// be recorded, and decided says what to do instead.
+func (a *Attempt) recordTwins(ctx context.Context, o *outcome, s store.Settlement, deadline time.Time) (d Decision, decided bool) {
+	err := a.settleTwins(ctx, s, deadline)
+	switch {
+	case err == nil:
+		return d, false
+	case errors.Is(err, ErrLeaseLost):
+		s.Kind, s.Payload, s.NotBefore = store.Release, nil, 0
+		_, _ = a.g.settle(ctx, s, deadline) // best effort: the lease ends anyway
+		return a.decideSettled(o, store.Status{Code: store.Lost}), true
+	default:
+		return a.unrecorded(ctx, o, err), true
+	}
+}
+
+// followTransaction settles the twins as a transaction of the handler has
+// settled the attempt's own claim.
+func (a *Attempt) followTransaction(ctx context.Context, o *outcome, s store.Settlement, d Decision, deadline time.Time) Decision {
+	if d.Action == Ack {
+		a.shared.mu.Lock()
+		s.Kind, s.Payload, s.NotBefore, s.Retention = store.Succeed, a.shared.committed, 0, a.g.opt.Retention
+		a.shared.mu.Unlock()
+	}
+	if other, decided := a.recordTwins(ctx, o, s, deadline); decided && d.Action != Ack {
+		return other
+	}
+	return d
+}
