@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/secondrun/secondrun/keyfn"
 	secondrun "github.com/secondrun/secondrun/middleware"
 	"github.com/secondrun/secondrun/store"
 )
@@ -68,6 +69,8 @@ func TestEvents(t *testing.T) {
 		check(f, "verdict run settled result-omitted")
 		secondrun.Wrap(f.g, keyOf(""), nothing).Processor().Process(ctx, delivery("g"))
 		check(f, "key-error")
+		secondrun.Wrap(f.g, func(keyfn.Message) (string, error) { return "", keyfn.ErrSkip }, nothing).Processor().Process(ctx, delivery("g"))
+		check(f, "skipped")
 		a := process(f.g, nothing).Claim(ctx, []secondrun.Delivery{delivery("h")})[0]
 		a.Lose(nil)
 		a.Run(ctx)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	secondrun "github.com/secondrun/secondrun/middleware"
@@ -247,86 +246,6 @@ func TestH04_Z18_ResultAfterLeaseLossIsFenced(t *testing.T) {
 	}
 }
 
-func TestZ19_MaxRuntimeEndsAHungHandler(t *testing.T) {
-	bubble(t, &secondrun.Options{MaxRuntime: 2 * time.Minute}, func(f *fixture) {
-		var cause error
-		hung := make(chan struct{})
-		done := start(f.Context(), process(f.g, func(ctx context.Context, _ msg) error {
-			<-ctx.Done()
-			cause = context.Cause(ctx)
-			<-hung
-			return ctx.Err()
-		}), delivery("a"))
-		time.Sleep(2*time.Minute + time.Second)
-		synctest.Wait()
-		isError(f, cause, secondrun.ErrMaxRuntime)
-		time.Sleep(lease)
-		renewals := f.faults.count("renew")
-		other := process(f.guard(nil), func(context.Context, msg) error { return nil })
-		decided(f, other.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
-		is(f, "renewals", f.faults.count("renew"), renewals)
-		is(f, "crashes", f.record("a").Crashes, 1)
-		close(hung)
-		decided(f, <-done, secondrun.Retry, true, secondrun.ErrLeaseLost)
-	})
-}
-
-func TestMaxRuntimeIsAFailureWhenTheHandlerGivesUp(t *testing.T) {
-	bubble(t, &secondrun.Options{MaxRuntime: time.Minute}, func(f *fixture) {
-		d := process(f.g, untilDone).Process(f.Context(), delivery("a"))
-		decided(f, d, secondrun.Retry, true, secondrun.ErrMaxRuntime)
-		is(f, "failed", d.Failed, true)
-		is(f, "failures", f.record("a").Failures, 1)
-	})
-}
-
-func TestGraceEndsTheRenewalsOfAnAbandonedRun(t *testing.T) {
-	bubble(t, &secondrun.Options{Grace: 2 * lease}, func(f *fixture) {
-		ctx, cancel := context.WithCancel(f.Context())
-		hung := make(chan struct{})
-		done := start(ctx, process(f.g, func(context.Context, msg) error { <-hung; return nil }), delivery("a"))
-		time.Sleep(lease)
-		cancel()
-		time.Sleep(2*lease - time.Second)
-		other := process(f.guard(nil), func(context.Context, msg) error { return nil })
-		decided(f, other.Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
-		time.Sleep(lease + time.Second)
-		decided(f, other.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
-		close(hung)
-		decided(f, <-done, secondrun.Retry, true, secondrun.ErrLeaseLost)
-	})
-}
-
-func TestA08_OldGrantIsRenewedBeforeTheRun(t *testing.T) {
-	for name, renews := range map[string]bool{"renewed": true, "not renewed": false} {
-		t.Run(name, func(t *testing.T) {
-			bubble(t, &secondrun.Options{CallTimeout: lease}, func(f *fixture) {
-				f.faults.on(func(op string, n int, _ []store.ID) fault {
-					switch {
-					case op == "claim" && n == 1:
-						return fault{delay: 16 * time.Second}
-					case op == "renew" && !renews:
-						return fault{before: errCut}
-					}
-					return fault{}
-				})
-				ran := false
-				p := process(f.g, func(context.Context, msg) error { ran = true; return nil })
-				a := p.Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
-				d := a.Run(f.Context())
-				is(f, "ran", ran, renews)
-				if f.faults.count("renew") == 0 {
-					f.Error("no renewal before the run")
-				}
-				if !renews {
-					decided(f, d, secondrun.Retry, false, secondrun.ErrLeaseLost)
-					is(f, "state", f.record("a").State, store.StateReleased)
-				}
-			})
-		})
-	}
-}
-
 func TestToxicLeaseDoesNotCostTheOthersTheirs(t *testing.T) {
 	for name, ft := range map[string]fault{"fails": {before: errCut}, "hangs": {hang: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -361,35 +280,6 @@ func TestToxicLeaseDoesNotCostTheOthersTheirs(t *testing.T) {
 	}
 }
 
-func TestRunWaitsForTheRenewalInFlight(t *testing.T) {
-	for _, works := range []bool{true, false} {
-		t.Run(fmt.Sprint("works ", works), func(t *testing.T) {
-			bubble(t, nil, func(f *fixture) {
-				began := time.Now()
-				f.faults.on(func(op string, _ int, _ []store.ID) fault {
-					switch {
-					case op != "renew":
-						return fault{}
-					case time.Since(began) < 16*time.Second:
-						return fault{before: errCut}
-					case works:
-						return fault{delay: 2500 * time.Millisecond}
-					}
-					return fault{hang: true}
-				})
-				ran := false
-				a := process(f.g, func(context.Context, msg) error { ran = true; return nil }).
-					Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
-				time.Sleep(18500 * time.Millisecond)
-				renewals := f.faults.count("renew")
-				a.Run(f.Context())
-				is(f, "ran", ran, works)
-				is(f, "renewals", f.faults.count("renew"), renewals)
-			})
-		})
-	}
-}
-
 func TestStoreThatIsDownIsNotRenewedOneByOne(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		var ds []secondrun.Delivery
@@ -404,26 +294,6 @@ func TestStoreThatIsDownIsNotRenewedOneByOne(t *testing.T) {
 		}
 		for _, a := range as { // all leases are lost
 			decided(f, a.Run(f.Context()), secondrun.Retry, false, secondrun.ErrLeaseLost)
-		}
-	})
-}
-
-func TestCancelBeforeTheRunBoundsTheRenewals(t *testing.T) {
-	bubble(t, &secondrun.Options{Takeover: secondrun.Takeover{Probe: func(ctx context.Context, _ string) (secondrun.Probed, error) {
-		return secondrun.Probed{Answer: secondrun.ProbeNotDone}, nil
-	}}}, func(f *fixture) {
-		dies(f, nil, "a", "")
-		var a *secondrun.Attempt
-		p := process(f.g, func(ctx context.Context, _ msg) error { // cancelled while it was probed
-			isError(f, context.Cause(ctx), nil)
-			a.Cancel(secondrun.ErrShutdown)
-			time.Sleep(4 * lease) // ignores it
-			return nil
-		})
-		a = p.Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
-		decided(f, a.Run(f.Context()), secondrun.Ack, true, nil)
-		if n := f.faults.count("renew"); n > 5 { // for Options.Grace, 30 s
-			f.Errorf("%d renewals", n)
 		}
 	})
 }
