@@ -102,31 +102,46 @@ func (a *Attempt) elder() *twin {
 	return elder
 }
 
-// unite makes one answer of those to the attempt's claims: granted if all are,
-// else the first one that is not, and then what was granted is given back.
+// unite makes one answer of those to the attempt's claims: granted if all are.
+// Otherwise what was granted is given back, and an outcome under any key
+// answers for all of them.
 func (a *Attempt) unite(err error) error {
-	granted, takeover := err == nil && a.claim.Verdict == store.Granted, a.claim.Takeover
-	refused := !granted
+	claims := []asked{{a: a, req: &a.req}}
+	answer, best := a.claim, rank(&a.claim, err)
+	answers := []*store.Claim{&a.claim}
 	for _, t := range a.twins {
-		if refused {
-			break
-		}
-		if refused = t.err != nil || t.claim.Verdict != store.Granted; refused {
-			a.claim, err = t.claim, t.err
+		claims, answers = append(claims, asked{a: a, twin: t, req: &t.req}), append(answers, &t.claim)
+		if r := rank(&t.claim, t.err); r < best {
+			answer, err, best = t.claim, t.err, r
 		}
 	}
-	if !refused {
+	if best == rankGranted {
 		return nil
 	}
-	if granted {
-		a.g.giveBackClaim(a.req, takeover)
-	}
-	for _, t := range a.twins {
-		if t.err == nil && t.claim.Verdict == store.Granted {
-			a.g.giveBackClaim(t.req, t.claim.Takeover)
+	for i, x := range claims {
+		if answers[i].Verdict == store.Granted && answers[i].Err == nil {
+			a.g.giveBackClaim(*x.req, answers[i].Takeover)
 		}
 	}
+	a.claim = answer
 	return err
+}
+
+const rankGranted = 5
+
+// rank orders the answers that can be given for all claims: the lowest counts.
+func rank(c *store.Claim, err error) int {
+	switch {
+	case err != nil:
+		return 3
+	case c.Verdict == store.Done:
+		return 0
+	case c.Verdict == store.Granted:
+		return rankGranted
+	case c.Verdict == store.Busy, c.Verdict == store.Refused:
+		return 2
+	}
+	return 1 // failed, exhausted, conflict
 }
 
 // giveBackClaim releases a claim that the attempt does without. One over which
@@ -135,7 +150,7 @@ func (g *Guard) giveBackClaim(q store.ClaimRequest, takeover bool) {
 	if takeover && g.opt.Takeover.Probe != nil {
 		return
 	}
-	g.later(func() { g.release(q) })
+	g.release(q)
 }
 
 // holdTwins renews the twins' leases beside the attempt's own.
