@@ -134,6 +134,7 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 	if err == nil && p.evolution != nil {
 		err = a.evolve(d.Message, fp)
 	}
+	p.g.watch(key, d.ID, err)
 	if err != nil {
 		a.decide1(a.decideKey(ctx, err))
 		a.barred = d.Err != nil
@@ -150,6 +151,16 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 		a.bar(Decision{Action: DeadLetter, Err: ErrReentrant, ID: a.id})
 	}
 	return a
+}
+
+func (g *Guard) watch(key, delivery string, err error) {
+	switch {
+	case g.opt.Watch == nil:
+	case err != nil:
+		g.opt.Watch.Failed(err)
+	default:
+		g.opt.Watch.Derived(key, delivery)
+	}
 }
 
 func (a *Attempt) decide1(d Decision) { a.decided, a.decision = true, d }

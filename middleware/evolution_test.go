@@ -277,3 +277,20 @@ func TestEvolution_Takeover(t *testing.T) {
 		})
 	}
 }
+
+// A watch sees the keys of the guard beside the broker's ids.
+func TestWatch(t *testing.T) {
+	w := keyfn.NewWatch(nil)
+	g, err := secondrun.New("s", memstore.New(nil), &secondrun.Options{Watch: w})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := secondrun.Wrap(g, keyfn.Header("id"), func(context.Context, keyfn.Message) error { return nil })
+	h.Processor().Process(t.Context(), secondrun.Delivery{
+		ID: "m-1", Message: keyfn.NewMessage(nil, map[string][]string{"id": {"m-1"}}),
+	})
+	h.Processor().Process(t.Context(), secondrun.Delivery{ID: "m-2", Message: keyfn.NewMessage(nil, nil)})
+	if w.Warnings(keyfn.WarnTransportID) != 1 || w.Failures(keyfn.ErrMissing) != 1 {
+		t.Errorf("warnings %d, failures %d, want 1 and 1", w.Warnings(keyfn.WarnTransportID), w.Failures(keyfn.ErrMissing))
+	}
+}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/secondrun/secondrun/keyfn"
 	"github.com/secondrun/secondrun/store"
 )
 
@@ -83,6 +84,9 @@ type Options struct {
 	RedactError func(error) string
 	// HashKeys stores the SHA-256 of every key in place of the key.
 	HashKeys bool
+	// Watch, when set, looks at every derived key beside the broker's identity of
+	// the message, and warns of keys that cannot be right. Nil means no watch.
+	Watch *keyfn.Watch
 	// FingerprintKey, when set, makes fingerprints an HMAC-SHA-256 with this
 	// key, for contents that could be guessed.
 	FingerprintKey []byte
