@@ -37,8 +37,8 @@ type pending[Q, A any] struct {
 	q    Q
 	a    A
 	err  error
-	solo bool // travels alone: its last call failed as a whole
-	left bool // the caller is gone
+	solo bool            // travels alone: its last call failed as a whole
+	left bool            // the caller is gone
 	ctx  context.Context // carries the caller's span
 	done chan struct{}
 	next *pending[Q, A] // the same ID, waiting to share the answer
