@@ -2,6 +2,7 @@ package sqsadapter
 
 import (
 	"context"
+	"errors"
 	"math/rand/v2"
 	"strconv"
 	"sync"
@@ -116,6 +117,26 @@ func (c *calls) retrying(entries []entry, deadline time.Time) []error {
 		}
 	}
 }
+
+// singly repeats a batch entry by entry when it was refused as a whole, so that
+// an entry that the server cannot digest does not cost its neighbours theirs.
+func singly(send func(context.Context, []entry) []error) func(context.Context, []entry) []error {
+	return func(ctx context.Context, entries []entry) []error {
+		errs := send(ctx, entries)
+		var one *entryError
+		if len(entries) == 1 || errs[0] == nil || errors.As(errs[0], &one) || !oneFault(errs[0]) {
+			return errs
+		}
+		for i := range entries {
+			errs[i] = send(ctx, entries[i:i+1])[0]
+		}
+		return errs
+	}
+}
+
+// oneFault reports whether a refusal of a whole batch may be the fault of one
+// entry.
+func oneFault(err error) bool { return refused(code(err)) && !missing(err) }
 
 // deleteBatch deletes messages by their handles.
 func (c *core) deleteBatch(ctx context.Context, entries []entry) []error {

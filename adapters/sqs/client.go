@@ -18,9 +18,14 @@ type Client interface {
 	GetQueueAttributes(context.Context, *sqs.GetQueueAttributesInput, ...func(*sqs.Options)) (*sqs.GetQueueAttributesOutput, error)
 }
 
-// code returns the error code of an SQS error in one spelling, whatever the
-// server's protocol made of it; empty when err is no SQS error.
+// code returns the error code of an SQS error, of a call or of an entry of a
+// batch, in one spelling, whatever the server's protocol made of it; empty when
+// err is no SQS error.
 func code(err error) string {
+	var one *entryError
+	if errors.As(err, &one) {
+		return one.code
+	}
 	var api smithy.APIError
 	if !errors.As(err, &api) {
 		return ""
@@ -39,6 +44,22 @@ func refused(code string) bool {
 	switch code {
 	case "ReceiptHandleIsInvalid", "MessageNotInflight", "InvalidParameterValue",
 		"QueueDoesNotExist", "NonExistentQueue":
+		return true
+	}
+	return false
+}
+
+// beyondLimit reports whether an extension was refused since it would reach
+// beyond the 12 hours. Only the text tells it from other values that are wrong.
+func beyondLimit(err error) bool {
+	return code(err) == "InvalidParameterValue" && strings.Contains(err.Error(), "beyond the limit")
+}
+
+// misfit reports whether a message was refused for what it is: too large for
+// the queue, or with too many attributes.
+func misfit(err error) bool {
+	switch code(err) {
+	case "InvalidParameterValue", "InvalidMessageContents", "InvalidAttributeValue", "InvalidParameterCombination", "BatchRequestTooLong":
 		return true
 	}
 	return false

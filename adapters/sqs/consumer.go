@@ -29,6 +29,10 @@ func NewConsumer(client Client, queueURL string, h secondrun.Wrapped, opt *Optio
 	if err != nil {
 		return nil, err
 	}
+	if c.opt.Visibility == 0 {
+		c.opt.Visibility = defaultVisibility
+	}
+	c.arm()
 	return &Consumer{c: c, slots: make(chan struct{}, c.opt.Concurrency)}, nil
 }
 
@@ -44,6 +48,9 @@ func NewConsumer(client Client, queueURL string, h secondrun.Wrapped, opt *Optio
 // after twice the grace. Failures of single calls never end Run.
 func (c *Consumer) Run(ctx context.Context) error {
 	if err := c.c.check(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil //nolint:nilerr // shut down before it began
+		}
 		return err
 	}
 	work, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -103,7 +110,7 @@ func (c *Consumer) poll(ctx, work context.Context) {
 			failed++
 			c.c.tel.received(ctx, asked, nil, err)
 			c.c.emit(ctx, Event{Kind: EventPollFailed, Err: err})
-			c.pause(ctx, failed)
+			pause(ctx, backoff(failed))
 			continue
 		}
 		failed = 0
@@ -113,8 +120,7 @@ func (c *Consumer) poll(ctx, work context.Context) {
 		c.c.tel.received(ctx, asked, msgs, nil)
 		c.c.emit(ctx, Event{Kind: EventReceived, Count: len(msgs)})
 		c.held.Add(len(msgs))
-		items := c.c.take(work, msgs, received)
-		c.c.process(work, items, ctx.Done(), func() {
+		c.c.process(work, c.c.take(msgs, received), ctx.Done(), func() {
 			c.release(1)
 			c.held.Done()
 		})
@@ -162,23 +168,36 @@ func (c *Consumer) receive(ctx context.Context, n int) ([]*Message, error) {
 	if c.c.fifo {
 		in.ReceiveRequestAttemptId = aws.String(rand.Text())
 	}
-	out, err := c.c.client.ReceiveMessage(ctx, in)
-	if c.c.fifo && err != nil && ctx.Err() == nil && code(err) == "" {
-		out, err = c.c.client.ReceiveMessage(ctx, in)
+	out, err := c.ask(ctx, in)
+	for failed := 1; c.c.fifo && failed < 4 && err != nil && ctx.Err() == nil && code(err) == ""; failed++ {
+		pause(ctx, time.Second<<failed/4)
+		out, err = c.ask(ctx, in)
 	}
 	if err != nil {
 		return nil, err
 	}
-	msgs := make([]*Message, len(out.Messages))
-	for i, raw := range out.Messages {
-		msgs[i] = NewMessage(c.c.url, raw)
+	msgs := make([]*Message, min(n, len(out.Messages))) // for more there are no slots
+	for i := range msgs {
+		msgs[i] = NewMessage(c.c.url, out.Messages[i])
 	}
 	return msgs, nil
 }
 
-// pause waits after a failed receive: longer each time, and not for ever.
-func (c *Consumer) pause(ctx context.Context, failed int) {
-	d := min(time.Second<<min(failed-1, 5), 20*time.Second)
+// ask receives once. A connection that died silently must not stop the poller.
+func (c *Consumer) ask(ctx context.Context, in *sqs.ReceiveMessageInput) (*sqs.ReceiveMessageOutput, error) {
+	ctx, cancel := context.WithTimeout(ctx, c.c.opt.Wait+pollSlack)
+	defer cancel()
+	return c.c.client.ReceiveMessage(ctx, in)
+}
+
+// pollSlack is what a long poll may take beyond its wait.
+const pollSlack = 10 * time.Second
+
+// backoff is the wait after a failed receive: longer each time, and not for
+// ever.
+func backoff(failed int) time.Duration { return min(time.Second<<min(failed-1, 5), 20*time.Second) }
+
+func pause(ctx context.Context, d time.Duration) {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
@@ -202,13 +221,15 @@ func NewHandler(ctx context.Context, client Client, queueURL string, h secondrun
 	if err := c.check(ctx); err != nil {
 		return nil, err
 	}
+	c.arm()
 	return &Handler{c: c}, nil
 }
 
 // Handle runs what one receive returned and settles every message with the
 // queue. It returns when all are settled. Call it right after the receive,
-// which must have asked for Options.Visibility as its visibility timeout, for
-// all message attributes, and for all system attributes.
+// which must have asked for Options.Visibility as its visibility timeout (zero
+// on both sides means the queue's), for all message attributes, and for all
+// system attributes.
 //
 // The handlers' contexts end with ctx; what has not started is given back
 // then. The error joins what went wrong with messages that were not
@@ -218,11 +239,11 @@ func (h *Handler) Handle(ctx context.Context, received ...types.Message) error {
 	for i, raw := range received {
 		msgs[i] = NewMessage(h.c.url, raw)
 	}
-	items := h.c.take(context.WithoutCancel(ctx), msgs, time.Now())
+	items := h.c.take(msgs, time.Now())
 	h.c.handleAll(ctx, items)
 	var errs []error
 	for _, it := range items {
-		if d := it.attempt.Decision(); d.Action != secondrun.Ack {
+		if d := it.decision(); d.Action != secondrun.Ack {
 			errs = append(errs, fmt.Errorf("message %s: %v: %w", it.id(), d.Action, or(d.Err, errGivenBack)))
 		}
 	}
@@ -231,9 +252,10 @@ func (h *Handler) Handle(ctx context.Context, received ...types.Message) error {
 
 var errGivenBack = errors.New("given back before it started")
 
-func or(err, otherwise error) error {
-	if err == nil {
+func or[T comparable](v, otherwise T) T {
+	var zero T
+	if v == zero {
 		return otherwise
 	}
-	return err
+	return v
 }

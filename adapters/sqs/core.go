@@ -13,9 +13,17 @@ import (
 )
 
 // ErrVisibilityLimit is the cause with which a handler's context is cancelled
-// shortly before the 12 hours end for which SQS lets a message be held. It is
+// a minute before the 12 hours end for which SQS lets a message be held. It is
 // also a secondrun.ErrMaxRuntime.
 var ErrVisibilityLimit = fmt.Errorf("sqs: 12 hours of visibility are over: %w", secondrun.ErrMaxRuntime)
+
+// How long before the 12 hours end a handler is cancelled, and a hold ends. SQS
+// counts from its receive, which is earlier than ours by as long as its reply
+// took.
+const (
+	cancelBefore = time.Minute
+	endBefore    = 30 * time.Second
+)
 
 // core does with received messages what Consumer and Handler have in common.
 type core struct {
@@ -23,8 +31,10 @@ type core struct {
 	url    string
 	p      *secondrun.Processor
 	opt    Options
-	dead   DeadLetter // decided
 	fifo   bool
+
+	dead        DeadLetter // decided
+	maxReceives int        // of the redrive policy; 0 when there is none, or it is not known
 
 	holds   *secondrun.Holds
 	deletes *calls
@@ -33,43 +43,44 @@ type core struct {
 	tel     *telemetry
 }
 
-// item is one message that is held.
-type item struct {
-	*Message
-	received time.Time
-	hold     *secondrun.Hold
-
-	mu      sync.Mutex
-	attempt *secondrun.Attempt // nil until the claim was answered
-	cause   error              // of a loss before that
-}
-
+// newCore leaves Options.Visibility at zero: what it means then, and with it
+// arm, is the caller's.
 func newCore(client Client, queueURL string, h secondrun.Wrapped, opt *Options) (*core, error) {
 	switch {
 	case client == nil:
 		return nil, errors.New("sqs: no client")
 	case queueURL == "":
 		return nil, errors.New("sqs: no queue URL")
+	case strings.HasPrefix(queueURL, "arn:"):
+		return nil, errors.New("sqs: the queue is given by its ARN, and must be by its URL")
 	case h == nil:
 		return nil, errors.New("sqs: no handler")
 	}
 	o, err := opt.resolve()
+	if err == nil && o.DeadLetter.url == queueURL {
+		err = errors.New("DeadLetter is the queue itself")
+	}
 	if err != nil {
 		return nil, fmt.Errorf("sqs: %w", err)
 	}
 	p := h.Processor()
 	if !p.Accepts(&Message{}) {
-		return nil, fmt.Errorf("sqs: the handler does not take *sqsadapter.Message (nor an interface that it implements)")
+		return nil, errors.New("sqs: the handler does not take *sqsadapter.Message (nor an interface that it implements)")
 	}
-	c := &core{client: client, url: queueURL, p: p, opt: o, fifo: strings.HasSuffix(queueURL, ".fifo")}
-	c.tel = newTelemetry(p.Guard(), queueURL)
-	c.holds = p.Guard().NewHolds(secondrun.HoldConfig{
-		Lasts: o.Visibility, Batch: maxBatch, Timeout: min(o.Visibility/6, 5*time.Second), Extend: c.extend,
+	return &core{
+		client: client, url: queueURL, p: p, opt: o, fifo: strings.HasSuffix(queueURL, ".fifo"),
+		tel: newTelemetry(p.Guard(), queueURL),
+	}, nil
+}
+
+// arm prepares the calls to the queue.
+func (c *core) arm() {
+	timeout := min(c.opt.SettleTimeout, 5*time.Second)
+	c.deletes = &calls{send: singly(c.deleteBatch), timeout: timeout}
+	c.hides = &calls{send: singly(c.hideBatch), timeout: timeout}
+	c.holds = c.p.Guard().NewHolds(secondrun.HoldConfig{
+		Lasts: c.opt.Visibility, Batch: maxBatch, Timeout: min(c.opt.Visibility/6, 5*time.Second), Extend: c.extend,
 	})
-	callTimeout := min(o.SettleTimeout, 5*time.Second)
-	c.deletes = &calls{send: c.deleteBatch, timeout: callTimeout}
-	c.hides = &calls{send: c.hideBatch, timeout: callTimeout}
-	return c, nil
 }
 
 // extend is one beat: every message that is due gets its visibility timeout
@@ -77,100 +88,153 @@ func newCore(client Client, queueURL string, h secondrun.Wrapped, opt *Options) 
 func (c *core) extend(ctx context.Context, holds []*secondrun.Hold) []error {
 	entries := make([]entry, len(holds))
 	for i, h := range holds {
-		entries[i] = entry{handle: h.Value.(*item).handle(), seconds: int32(c.opt.Visibility / time.Second)} //nolint:gosec // at most 12 h
+		it := h.Value.(*item)
+		entries[i] = entry{handle: it.receipt, seconds: it.seconds(c.opt.Visibility)}
 	}
-	errs := c.hideBatch(ctx, entries)
+	errs := c.hides.send(ctx, entries)
 	for i, err := range errs {
-		if err == nil {
-			continue
-		}
-		var e *entryError
-		if errors.As(err, &e) && refused(e.code) || refused(code(err)) {
+		switch {
+		case err == nil:
+		case beyondLimit(err): // it is still held, for as long as it was
+			c.lost(holds[i].Value.(*item), ErrVisibilityLimit)
+		case refused(code(err)):
 			errs[i] = secondrun.Gone(err)
 		}
 	}
 	return errs
 }
 
-// take holds what was received and claims all of it in one call of the store.
-func (c *core) take(ctx context.Context, msgs []*Message, received time.Time) []*item {
+// take holds what was received, from the receive on.
+func (c *core) take(msgs []*Message, received time.Time) []*item {
 	items := make([]*item, len(msgs))
-	ds := make([]secondrun.Delivery, len(msgs))
 	for i, m := range msgs {
-		it := &item{Message: m, received: received}
+		it := &item{Message: m, receipt: m.handle(), received: received}
 		it.hold = c.holds.Add(it, received.Add(c.opt.Visibility), func(cause error) { c.lost(it, cause) })
-		it.hold.Limit(received.Add(maxVisibility-c.opt.Visibility-2*time.Second), ErrVisibilityLimit)
-		items[i], ds[i] = it, m.delivery()
-		ds[i].Context = c.tel.begin(m)
-	}
-	for i, a := range c.p.Claim(ctx, ds) {
-		it := items[i]
-		it.mu.Lock()
-		it.attempt = a
-		cause := it.cause
-		it.mu.Unlock()
-		if cause != nil {
-			c.lost(it, cause)
-		}
+		it.hold.Limit(received.Add(maxVisibility-cancelBefore), ErrVisibilityLimit)
+		items[i] = it
 	}
 	return items
 }
 
 func (c *core) lost(it *item, cause error) {
-	it.mu.Lock()
-	it.cause = cause
-	early := it.attempt == nil
-	it.mu.Unlock()
+	if a := it.lose(cause); a != nil {
+		c.tell(a, cause)
+	}
+}
+
+func (c *core) tell(a *secondrun.Attempt, cause error) {
 	switch {
-	case early: // take comes back to it
 	case errors.Is(cause, ErrVisibilityLimit):
-		it.attempt.Cancel(cause)
+		a.Cancel(cause)
 	case c.opt.GoOnWithoutHold:
-		it.attempt.Lose(nil)
+		a.Lose(nil)
 	default:
-		it.attempt.Lose(cause)
+		a.Lose(cause)
+	}
+}
+
+// claim claims the items in one call of the store.
+func (c *core) claim(ctx context.Context, items []*item) {
+	ds := make([]secondrun.Delivery, len(items))
+	for i, it := range items {
+		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Context: c.tel.begin(it.Message)}
+	}
+	for i, a := range c.p.Claim(ctx, ds) {
+		if cause := items[i].claimed(a); cause != nil {
+			c.tell(a, cause)
+		}
 	}
 }
 
 // process runs and settles the items: each by itself, or, on a FIFO queue, the
-// groups side by side and each group in order. It returns at once; done is
-// called for every item when it is settled. Items that have not started when
-// stop is closed are given back.
+// groups side by side and each group in order. It returns when those that start
+// at once are claimed; done is called for every item when it is settled. Items
+// that have not started when stop is closed are given back.
 func (c *core) process(ctx context.Context, items []*item, stop <-chan struct{}, done func()) {
-	if !c.fifo {
-		for _, it := range items {
-			go func() {
-				defer done()
-				c.work(ctx, it)
-			}()
+	lanes := c.lanes(items)
+	if !closed(stop) {
+		c.look(items)
+		heads := make([]*item, len(lanes))
+		for i, lane := range lanes {
+			heads[i] = lane[0]
 		}
-		return
+		// What stands behind the head of a group is claimed when its turn comes: a
+		// head that kills the process would use up the crashes of all the others.
+		c.claim(ctx, heads)
 	}
-	for _, group := range byGroup(items) {
-		go c.serial(ctx, group, stop, done)
+	for _, lane := range lanes {
+		go c.serial(ctx, lane, stop, done)
 	}
 }
 
-func byGroup(items []*item) [][]*item {
-	var groups [][]*item
+func closed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
+}
+
+// look replaces the messages by what Options.View finds in them.
+func (c *core) look(items []*item) {
+	if c.opt.View == nil {
+		return
+	}
+	var wg sync.WaitGroup
+	for _, it := range items {
+		wg.Go(func() {
+			m, err := it.Message.View(c.opt.View)
+			if err != nil {
+				it.unseen = err
+				return
+			}
+			it.Message = m
+		})
+	}
+	wg.Wait()
+}
+
+// lanes are the sequences that may run side by side.
+func (c *core) lanes(items []*item) [][]*item {
+	var lanes [][]*item
 	at := map[string]int{}
 	for _, it := range items {
 		i, ok := at[it.Group()]
-		if !ok {
-			i = len(groups)
+		if !ok || !c.fifo { // groups of a standard queue imply no order
+			i = len(lanes)
 			at[it.Group()] = i
-			groups = append(groups, nil)
+			lanes = append(lanes, nil)
 		}
-		groups[i] = append(groups[i], it)
+		lanes[i] = append(lanes[i], it)
 	}
-	return groups
+	return lanes
 }
 
-// work runs one message and settles it, also when the handler panics or calls
-// runtime.Goexit.
-func (c *core) work(ctx context.Context, it *item) {
-	defer func() { c.settle(it, it.attempt.Decision()) }()
-	c.run(ctx, it)
+// serial runs the messages of one lane in order. When one of them is not done
+// with, the lane stops: what is behind it is given back, to become visible no
+// sooner than it.
+func (c *core) serial(ctx context.Context, lane []*item, stop <-chan struct{}, done func()) {
+	next := 0
+	defer func() { // also after a panic that goes on, or a runtime.Goexit
+		c.settleRest(lane[next:])
+		for range lane {
+			done()
+		}
+	}()
+	for ; next < len(lane); next++ {
+		it := lane[next]
+		if closed(stop) || !it.alive() { // a dead handle ends the order too
+			return
+		}
+		if it.attempt == nil {
+			c.claim(ctx, lane[next:next+1])
+		}
+		c.run(ctx, it)
+		if !c.finished(it.attempt.Decision()) || !c.settle(it, it.attempt.Decision()) {
+			return
+		}
+	}
 }
 
 func (c *core) run(ctx context.Context, it *item) {
@@ -187,38 +251,10 @@ func (c *core) run(ctx context.Context, it *item) {
 	}
 }
 
-// serial runs the messages of one group in order. When one of them is not done
-// with, the group stops: what is behind it is given back, to become visible no
-// sooner than it.
-func (c *core) serial(ctx context.Context, group []*item, stop <-chan struct{}, done func()) {
-	next := 0
-	defer func() { // also after a panic that goes on, or a runtime.Goexit
-		c.settleGroup(group, next)
-		for range group {
-			done()
-		}
-	}()
-	for ; next < len(group); next++ {
-		it := group[next]
-		select {
-		case <-stop:
-			return
-		default:
-		}
-		if it.hold.Left() <= 0 {
-			return // its handle is dead, and so is the order
-		}
-		c.run(ctx, it)
-		if !finished(it.attempt.Decision(), c.dead) {
-			return
-		}
-		c.settle(it, it.attempt.Decision())
-	}
-}
-
-// finished reports whether the group may go on behind a message.
-func finished(d secondrun.Decision, dead DeadLetter) bool {
-	return !d.HoldLost && (d.Action == secondrun.Ack || d.Action == secondrun.DeadLetter && dead.kind != redriven)
+// finished reports whether a lane may go on behind a message, once it is
+// settled.
+func (c *core) finished(d secondrun.Decision) bool {
+	return !d.HoldLost && (d.Action == secondrun.Ack || d.Action == secondrun.DeadLetter && c.dead.kind != redriven)
 }
 
 // handleAll is process for callers that wait.

@@ -11,12 +11,13 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
+	"github.com/secondrun/secondrun/keyfn"
 	secondrun "github.com/secondrun/secondrun/middleware"
 )
 
 // Attributes of a message that was copied to a dead-letter queue. SQS allows
 // ten attributes; where the message has too many of its own, the last of these
-// are left out.
+// are left out. All of them are when the copy would be too large with them.
 const (
 	AttributeReason = "secondrun.reason" // why, without the handler's error text
 	AttributeKey    = "secondrun.key"    // the domain key; its hash if it is not readable text
@@ -28,8 +29,9 @@ const maxAttributes = 10
 // bury sends a message the way of the dead letters. The order matters: the
 // copy is confirmed before the original is deleted. If the process dies in
 // between, the next delivery finds the failure recorded and comes here again;
-// the copy can double, so it carries the key.
-func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) {
+// the copy can double, so it carries the key. It returns false when the message
+// stays.
+func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) bool {
 	switch c.dead.kind {
 	case copied:
 		span := c.tel.startSettle(ctx, it.Message, opDeadLetter)
@@ -37,20 +39,28 @@ func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) {
 		c.tel.endSettle(span, it.Message, err)
 		if err != nil {
 			c.emit(ctx, Event{Kind: EventSettleFailed, Message: it.Message, Err: fmt.Errorf("dead-letter copy: %w", err)})
-			c.hide(ctx, []*item{it}, c.opt.Visibility, err)
-			return
+			c.deferred(ctx, []*item{it}, c.opt.Visibility, err)
+			return false
 		}
 		c.remove(ctx, it, EventDeadLettered, d.Err)
 	case discarded:
 		c.remove(ctx, it, EventDeadLettered, d.Err)
 	default: // the redrive policy counts receives: the message must come back to be moved
+		it.hold.Stop()
 		c.hide(ctx, []*item{it}, time.Second, d.Err)
+		return false
 	}
+	return true
 }
 
 func (c *core) copy(ctx context.Context, it *item, d secondrun.Decision) error {
 	in := &sqs.SendMessageInput{
 		QueueUrl: &c.dead.url, MessageBody: it.Raw.Body, MessageAttributes: c.deadAttributes(it, d),
+	}
+	if trace := it.system(types.MessageSystemAttributeNameAWSTraceHeader); trace != "" {
+		in.MessageSystemAttributes = map[string]types.MessageSystemAttributeValue{
+			string(types.MessageSystemAttributeNameForSendsAWSTraceHeader): {DataType: aws.String("String"), StringValue: &trace},
+		}
 	}
 	if strings.HasSuffix(c.dead.url, ".fifo") {
 		in.MessageGroupId = aws.String(it.Group())
@@ -59,12 +69,21 @@ func (c *core) copy(ctx context.Context, it *item, d secondrun.Decision) error {
 		}
 		in.MessageDeduplicationId = aws.String(it.id())
 	}
+	err := c.sendLetter(ctx, in)
+	if misfit(err) {
+		in.MessageAttributes = it.Raw.MessageAttributes
+		err = c.sendLetter(ctx, in)
+	}
+	return err
+}
+
+func (c *core) sendLetter(ctx context.Context, in *sqs.SendMessageInput) error {
 	deadline := time.Now().Add(c.opt.SettleTimeout)
 	for pause := 100 * time.Millisecond; ; pause *= 2 {
 		callCtx, cancel := context.WithTimeout(ctx, c.deletes.timeout)
 		_, err := c.client.SendMessage(callCtx, in)
 		cancel()
-		if err == nil || missing(err) || time.Now().Add(pause).After(deadline) {
+		if err == nil || missing(err) || misfit(err) || time.Now().Add(pause).After(deadline) {
 			return err
 		}
 		time.Sleep(pause)
@@ -94,6 +113,10 @@ func reason(d secondrun.Decision) string {
 		return "parked"
 	case errors.Is(d.Err, secondrun.ErrConflict):
 		return "conflict"
+	case errors.Is(d.Err, keyfn.ErrBatch):
+		return "several events in one message"
+	case errors.Is(d.Err, keyfn.ErrUnresolved):
+		return "pointer to a payload"
 	case errors.Is(d.Err, secondrun.ErrKey):
 		return "no key"
 	case errors.Is(d.Err, secondrun.ErrReentrant):

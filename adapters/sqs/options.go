@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
+
+	"github.com/secondrun/secondrun/keyfn"
 )
 
 // Options are the optional settings of a [Consumer] and a [Handler]. The zero
@@ -22,9 +25,10 @@ type Options struct {
 	// of Concurrency, rounded up.
 	Pollers int
 	// Visibility is the visibility timeout set at every receive and extended
-	// at a third of it. Zero means 30 s; between 3 s and 12 h, whole seconds.
-	// It is the delay after which another consumer gets the messages of a
-	// process that died; it need not cover the handler's duration.
+	// at a third of it; between 3 s and 12 h, whole seconds. Zero means 30 s for
+	// a Consumer, and for a Handler, whose receives are not its own, the queue's
+	// visibility timeout. It is the delay after which another consumer gets the
+	// messages of a process that died; it need not cover the handler's duration.
 	Visibility time.Duration
 	// Wait is the long poll. Zero means 20 s; between 1 s and 20 s, whole
 	// seconds.
@@ -39,6 +43,13 @@ type Options struct {
 	// GoOnWithoutHold lets a handler go on under the store's lease alone when
 	// the visibility can no longer be extended. By default it is cancelled.
 	GoOnWithoutHold bool
+	// View looks into the envelope in which every message of the queue comes:
+	// awskey.SNS, awskey.EventBridge, or one that fetches a large payload. Key
+	// functions and handlers then see what is inside. An error of it is the
+	// message's key error: [keyfn.ErrSkip] is acknowledged without a run, an
+	// error that passes is retried, any other is dead-lettered. It is called
+	// concurrently, while the message is held, and must end by itself.
+	View keyfn.View
 	// OnPanic is told of a panic of a handler, after it was recorded as a
 	// transient failure. Nil lets the panic end the process.
 	OnPanic func(m *Message, value any, stack []byte)
@@ -84,7 +95,13 @@ func (k EventKind) String() string {
 	return eventNames[k]
 }
 
-const maxVisibility = 12 * time.Hour
+// The shortest visibility timeout that can be extended in time, the default of
+// a Consumer, and the longest that SQS knows.
+const (
+	minVisibility     = 3 * time.Second
+	defaultVisibility = 30 * time.Second
+	maxVisibility     = 12 * time.Hour
+)
 
 func (o *Options) resolve() (Options, error) {
 	var r Options
@@ -96,7 +113,6 @@ func (o *Options) resolve() (Options, error) {
 			*d = otherwise
 		}
 	}
-	def(&r.Visibility, 30*time.Second)
 	def(&r.Wait, 20*time.Second)
 	def(&r.Grace, 20*time.Second)
 	def(&r.SettleTimeout, 10*time.Second)
@@ -114,11 +130,14 @@ func (o *Options) check() error {
 	if o.Concurrency < 0 || o.Pollers < 0 || o.Grace < 0 || o.SettleTimeout < 0 {
 		errs = append(errs, errors.New("Concurrency, Pollers, Grace and SettleTimeout must not be negative"))
 	}
-	if o.Visibility < 3*time.Second || o.Visibility > maxVisibility || o.Visibility%time.Second != 0 {
+	if o.Visibility != 0 && o.Visibility < minVisibility || o.Visibility > maxVisibility || o.Visibility%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("Visibility must be whole seconds between 3s and 12h, not %v", o.Visibility))
 	}
 	if o.Wait < time.Second || o.Wait > 20*time.Second || o.Wait%time.Second != 0 {
 		errs = append(errs, fmt.Errorf("Wait must be whole seconds between 1s and 20s, not %v", o.Wait))
+	}
+	if d := o.DeadLetter; d.kind == copied && (d.url == "" || strings.HasPrefix(d.url, "arn:")) {
+		errs = append(errs, fmt.Errorf("DeadLetter must be the URL of a queue, not %q", d.url))
 	}
 	return errors.Join(errs...)
 }

@@ -21,8 +21,12 @@ var ErrNoDeadLetter = errors.New("sqs: the queue has no redrive policy: set Opti
 // that are only told to wait.
 const minReceives = 5
 
+// startTimeout limits each call at the start.
+const startTimeout = 15 * time.Second
+
 // queueInfo is what the adapter reads of a queue.
 type queueInfo struct {
+	visibility  time.Duration // what a receive gets that does not ask for its own
 	retention   time.Duration
 	maxReceives int    // 0 when there is no redrive policy
 	deadName    string // of the redrive policy's queue
@@ -33,14 +37,18 @@ type queueInfo struct {
 func (c *core) check(ctx context.Context) error {
 	q, err := c.readQueue(ctx, c.url)
 	switch {
-	case missing(err) || ctx.Err() != nil:
+	case err != nil && (missing(err) || ctx.Err() != nil):
 		return fmt.Errorf("sqs: queue attributes: %w", err)
 	case err != nil && c.opt.DeadLetter.kind == undecided:
 		return fmt.Errorf("sqs: queue attributes (sqs:GetQueueAttributes is needed unless Options.DeadLetter is set): %w", err)
 	case err != nil:
 		c.dead = c.opt.DeadLetter
+		c.opt.Visibility = or(c.opt.Visibility, defaultVisibility)
 		c.warn(ctx, "the queue's attributes cannot be read, so its settings are not checked", err)
 		return nil
+	}
+	if c.opt.Visibility = or(c.opt.Visibility, q.visibility); c.opt.Visibility < minVisibility {
+		return fmt.Errorf("sqs: the queue's visibility timeout is %v, too short to be extended: set Options.Visibility, and ask for it with every receive", q.visibility)
 	}
 	if c.dead = c.opt.DeadLetter; c.dead.kind == undecided {
 		if q.maxReceives == 0 {
@@ -51,13 +59,19 @@ func (c *core) check(ctx context.Context) error {
 	if c.dead.kind == redriven && q.maxReceives == 0 {
 		return fmt.Errorf("sqs: DeadLetter is Redrive, and %w", ErrNoDeadLetter)
 	}
-	c.advise(ctx, q)
+	c.maxReceives = q.maxReceives
+	back, err := c.deadRetention(ctx, q)
+	if err != nil {
+		return err
+	}
+	c.advise(ctx, q, q.retention+back)
 	return nil
 }
 
-func (c *core) advise(ctx context.Context, q queueInfo) {
+// advise explains what does not fit; back is how long a message can come back.
+func (c *core) advise(ctx context.Context, q queueInfo, back time.Duration) {
 	g := c.p.Guard()
-	if kept, back := g.Retention(), q.retention+c.deadRetention(ctx, q); kept < back {
+	if kept := g.Retention(); kept < back {
 		c.warn(ctx, fmt.Sprintf("records are kept for %v, shorter than the queue and its dead-letter queue keep messages (%v together): a message that comes back later runs again", kept, back), nil)
 	}
 	if q.maxReceives > 0 && q.maxReceives < minReceives {
@@ -68,21 +82,24 @@ func (c *core) advise(ctx context.Context, q queueInfo) {
 	}
 }
 
-// deadRetention is how long the dead-letter queue keeps messages; zero when it
-// cannot be told, or when there is none.
-func (c *core) deadRetention(ctx context.Context, q queueInfo) time.Duration {
-	url := c.dead.url
-	if c.dead.kind == redriven { // in the same account and region, by the rules of redrive policies
-		url = c.url[:strings.LastIndexByte(c.url, '/')+1] + q.deadName
+// deadRetention is how long the dead-letter queues keep messages: the one that
+// failures are copied to, and the one of the redrive policy, which is in the
+// same account and region. It is zero where it cannot be told. A queue to copy
+// to that does not exist is an error.
+func (c *core) deadRetention(ctx context.Context, q queueInfo) (time.Duration, error) {
+	var longest time.Duration
+	if c.dead.kind == copied {
+		dead, err := c.readQueue(ctx, c.dead.url)
+		if missing(err) {
+			return 0, fmt.Errorf("sqs: dead-letter queue: %w", err)
+		}
+		longest = dead.retention // what may not be read may still be sent to
 	}
-	if url == "" {
-		return 0
+	if q.deadName != "" {
+		dead, _ := c.readQueue(ctx, c.url[:strings.LastIndexByte(c.url, '/')+1]+q.deadName)
+		longest = max(longest, dead.retention)
 	}
-	dead, err := c.readQueue(ctx, url)
-	if err != nil {
-		return 0
-	}
-	return dead.retention
+	return longest, nil
 }
 
 func (c *core) warn(ctx context.Context, text string, err error) {
@@ -91,16 +108,23 @@ func (c *core) warn(ctx context.Context, text string, err error) {
 
 func (c *core) readQueue(ctx context.Context, url string) (queueInfo, error) {
 	var q queueInfo
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
 	out, err := c.client.GetQueueAttributes(ctx, &sqs.GetQueueAttributesInput{
 		QueueUrl: &url, AttributeNames: []types.QueueAttributeName{
+			types.QueueAttributeNameVisibilityTimeout,
 			types.QueueAttributeNameMessageRetentionPeriod, types.QueueAttributeNameRedrivePolicy,
 		},
 	})
 	if err != nil {
 		return q, err
 	}
-	seconds, _ := strconv.Atoi(out.Attributes[string(types.QueueAttributeNameMessageRetentionPeriod)])
-	q.retention = time.Duration(seconds) * time.Second
+	seconds := func(name types.QueueAttributeName) time.Duration {
+		n, _ := strconv.Atoi(out.Attributes[string(name)])
+		return time.Duration(n) * time.Second
+	}
+	q.visibility = seconds(types.QueueAttributeNameVisibilityTimeout)
+	q.retention = seconds(types.QueueAttributeNameMessageRetentionPeriod)
 	if policy := out.Attributes[string(types.QueueAttributeNameRedrivePolicy)]; policy != "" {
 		var p struct {
 			MaxReceiveCount json.RawMessage `json:"maxReceiveCount"` // a number or a string

@@ -2,7 +2,7 @@ package sqsadapter
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"time"
 
 	"go.opentelemetry.io/otel/trace"
@@ -11,63 +11,62 @@ import (
 )
 
 // settle tells the queue what was decided, with the handle of this delivery,
-// although the consumer may be shutting down.
-func (c *core) settle(it *item, d secondrun.Decision) {
+// although the consumer may be shutting down. It returns false when the message
+// is still in the way of those behind it.
+func (c *core) settle(it *item, d secondrun.Decision) bool {
+	it.settled = true
 	ctx := context.Background()
-	if d.HoldLost {
-		it.hold.Stop()
-		c.emit(ctx, Event{Kind: EventLeft, Message: it.Message, Err: d.Err})
-		return // a dead handle is not used; the next delivery is answered from the record
-	}
-	switch d.Action {
-	case secondrun.Ack:
+	switch {
+	case d.HoldLost: // a dead handle is not used; the next delivery is answered from the record
+		c.leave(ctx, it, d.Err)
+		return false
+	case d.Action == secondrun.Ack:
 		c.remove(ctx, it, EventDeleted, d.Err)
-	case secondrun.Retry:
-		c.hide(ctx, []*item{it}, it.wait(d), d.Err)
-	case secondrun.DeadLetter:
-		c.bury(ctx, it, d)
-	default:
-		it.hold.Stop()
-		c.emit(ctx, Event{Kind: EventLeft, Message: it.Message, Err: d.Err})
+		return true
+	case d.Action == secondrun.DeadLetter:
+		return c.bury(ctx, it, d)
+	case d.Action == secondrun.Retry:
+		c.deferred(ctx, []*item{it}, it.wait(d), d.Err)
+		return false
 	}
+	c.leave(ctx, it, d.Err)
+	return false
 }
 
-// settleGroup gives back what is left of a FIFO group, from the message at
-// next on: it has run and is not done with, or it has not started.
-func (c *core) settleGroup(group []*item, next int) {
-	if next == len(group) {
+// settleRest gives back what is left of a lane. Its first message has run and
+// is not done with, or it has not started, as those behind it.
+func (c *core) settleRest(rest []*item) {
+	if len(rest) == 0 {
 		return
 	}
 	ctx := context.Background()
-	head, rest := group[next], group[next+1:]
+	head, d := rest[0], rest[0].decision()
 	delay := time.Duration(0)
-	var err error
-	if d := head.attempt.Decision(); d.Action != 0 {
-		err = d.Err
-		switch {
-		case d.HoldLost || d.Action == secondrun.Leave:
-			c.settle(head, d)
-			delay = c.opt.Visibility
-		case d.Action == secondrun.Retry:
-			delay = head.wait(d)
-			rest = group[next:]
-		default:
-			c.settle(head, d)
+	switch {
+	case d.Action == 0:
+	case head.settled: // the dead-letter copy failed
+		rest, delay = rest[1:], c.opt.Visibility
+	case d.Action == secondrun.Retry && !d.HoldLost:
+		delay = head.wait(d) // in one call with those behind it
+	default:
+		c.settle(head, d)
+		rest, delay = rest[1:], c.opt.Visibility
+		if d.Action == secondrun.DeadLetter && !d.HoldLost {
 			delay = time.Second
 		}
-	} else {
-		rest = group[next:]
 	}
 	for _, it := range rest {
-		if it.attempt.Decision().Action == 0 {
-			it.attempt.Release(0)
+		if it != head || d.Action == 0 {
+			it.release()
 		}
 	}
-	for len(rest) > 0 {
-		n := min(len(rest), maxBatch)
-		c.hide(ctx, rest[:n], delay, err)
-		rest = rest[n:]
-	}
+	c.deferred(ctx, rest, delay, d.Err)
+}
+
+// leave lets a message come back when its visibility timeout ends.
+func (c *core) leave(ctx context.Context, it *item, cause error) {
+	it.hold.Stop()
+	c.emit(ctx, Event{Kind: EventLeft, Message: it.Message, Err: cause})
 }
 
 // remove deletes a message. The beat in flight is waited for: one that lands
@@ -75,7 +74,7 @@ func (c *core) settleGroup(group []*item, next int) {
 func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error) {
 	it.hold.Stop()
 	span := c.tel.startSettle(ctx, it.Message, opAck)
-	errs := c.deletes.retrying([]entry{{handle: it.handle()}}, time.Now().Add(c.opt.SettleTimeout))
+	errs := c.deletes.retrying([]entry{{handle: it.receipt}}, time.Now().Add(c.opt.SettleTimeout))
 	c.tel.endSettle(span, it.Message, errs[0])
 	if errs[0] != nil {
 		c.emit(ctx, Event{Kind: EventSettleFailed, Message: it.Message, Err: errs[0]})
@@ -84,38 +83,43 @@ func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error
 	c.emit(ctx, Event{Kind: kind, Message: it.Message, Err: cause})
 }
 
-// hide makes messages visible again after the delay, together.
+// deferred makes messages visible again after the delay, as many together as
+// one call takes.
+func (c *core) deferred(ctx context.Context, items []*item, delay time.Duration, cause error) {
+	var held []*item
+	for _, it := range items {
+		it.hold.Stop()
+		if it.isDead() {
+			c.leave(ctx, it, cause)
+			continue
+		}
+		held = append(held, it)
+		if n := it.ReceiveCount(); c.maxReceives > 0 && n >= c.maxReceives {
+			c.emit(ctx, Event{
+				Kind: EventWarning, Message: it.Message, Err: cause,
+				Text: fmt.Sprintf("the message was received %d times and is not done with: the queue moves it to its dead-letter queue instead of delivering it again", n),
+			})
+		}
+	}
+	for len(held) > 0 {
+		n := min(len(held), maxBatch)
+		c.hide(ctx, held[:n], delay, cause)
+		held = held[n:]
+	}
+}
+
 func (c *core) hide(ctx context.Context, items []*item, delay time.Duration, cause error) {
 	entries, spans := make([]entry, len(items)), make([]trace.Span, len(items))
 	for i, it := range items {
-		it.hold.Stop()
 		spans[i] = c.tel.startSettle(ctx, it.Message, opNack)
-		entries[i] = entry{handle: it.handle(), seconds: it.seconds(delay)}
+		entries[i] = entry{handle: it.receipt, seconds: it.seconds(delay)}
 	}
 	for i, err := range c.hides.retrying(entries, time.Now().Add(c.opt.SettleTimeout)) {
 		c.tel.endSettle(spans[i], items[i].Message, err)
-		kind := EventDeferred
+		e := Event{Kind: EventDeferred, Message: items[i].Message, Err: cause}
 		if err != nil {
-			kind, cause = EventSettleFailed, err
+			e.Kind, e.Err = EventSettleFailed, err
 		}
-		c.emit(ctx, Event{Kind: kind, Message: items[i].Message, Err: cause})
+		c.emit(ctx, e)
 	}
-}
-
-// seconds rounds a delay up to whole seconds within what SQS allows: the total
-// since the receive is limited.
-func (it *item) seconds(delay time.Duration) int32 {
-	left := maxVisibility - time.Since(it.received) - time.Second
-	delay = max(min(delay, left), 0)
-	return int32((delay + time.Second - 1) / time.Second) //nolint:gosec // at most 12 h
-}
-
-// wait is the delay of a message that must come again: a second at least, or
-// an impatient queue would burn through its receives.
-func (it *item) wait(d secondrun.Decision) time.Duration {
-	after := d.After
-	if errors.Is(d.Err, secondrun.ErrBusy) {
-		after = busyWait(after, it.ReceiveCount())
-	}
-	return max(after, time.Second)
 }

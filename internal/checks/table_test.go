@@ -101,7 +101,7 @@ var table = []row{
 	{name: "store/sqlitestore", imports: []string{"store", "store/rules"}, modules: sqliteAPI},
 
 	{name: "adapters/sqs", imports: []string{"keyfn", "middleware", "store"}, modules: all(awsAPI, otelAPI, jsonAPI)},
-	{name: "adapters/sqs/sqslambda", imports: []string{"adapters/sqs", "middleware"}, modules: all(awsAPI, lambdaAPI, otelAPI, jsonAPI)},
+	{name: "adapters/sqs/sqslambda", imports: []string{"adapters/sqs", "keyfn", "middleware"}, modules: all(awsAPI, lambdaAPI, otelAPI, jsonAPI)},
 	{name: "adapters/sqs/sqstest", modules: awsAPI},
 	{name: "adapters/sqs/sqstest/conformance", tool: true},
 	{name: "adapters/sqs/sqstest/sqsd", tool: true},

@@ -17,6 +17,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -26,6 +28,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	sqsadapter "github.com/secondrun/secondrun/adapters/sqs"
+	"github.com/secondrun/secondrun/keyfn"
 	secondrun "github.com/secondrun/secondrun/middleware"
 )
 
@@ -47,6 +50,13 @@ type Options struct {
 	// are reported as failures, and delivered again without a run until they
 	// have used up maxReceiveCount.
 	DeadLetter func(ctx context.Context, m *sqsadapter.Message, d secondrun.Decision) error
+	// View looks into the envelope in which every message comes, as
+	// sqsadapter.Options.View does.
+	View keyfn.View
+	// OnPanic is told of a panic of a handler, after it was recorded as a
+	// transient failure; the message is reported as a failure. Nil lets the
+	// panic end the process, and Lambda brings the whole batch back.
+	OnPanic func(m *sqsadapter.Message, value any, stack []byte)
 	// OnDecision is told what became of every message. It must return quickly.
 	OnDecision func(ctx context.Context, m *sqsadapter.Message, d secondrun.Decision)
 }
@@ -85,31 +95,34 @@ func New(h secondrun.Wrapped, opt *Options) (*Handler, error) {
 type item struct {
 	id      string
 	msg     *sqsadapter.Message
-	attempt *secondrun.Attempt
-	failed  bool
+	seen    bool               // through Options.View
+	attempt *secondrun.Attempt // nil until its turn comes
+	done    bool               // not to come again
 }
 
-// Handle runs one batch and reports the messages that must come again. It
-// claims the whole batch in one call of the store. The error is always nil: an
-// error would bring the whole batch back.
+// Handle runs one batch and reports the messages that must come again. The
+// error is always nil: an error would bring the whole batch back.
+//
+// A message is claimed when its turn comes, those that start at once in one call
+// of the store: a function that dies, or is killed at its deadline, then leaves
+// behind no claims of messages that it had not come to. A message whose key is
+// busy, perhaps by another one of the batch, is tried again after all others.
 func (h *Handler) Handle(ctx context.Context, event events.SQSEvent) (events.SQSEventResponse, error) {
-	items := make([]*item, len(event.Records))
-	ds := make([]secondrun.Delivery, len(items))
-	deadline, bounded := ctx.Deadline()
-	if bounded {
+	b := batch{h: h}
+	if deadline, ok := ctx.Deadline(); ok {
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithDeadlineCause(ctx, deadline.Add(-h.opt.Reserve), secondrun.ErrShutdown)
 		defer cancel()
+		b.until = deadline
 	}
+	items := make([]*item, len(event.Records))
 	for i := range event.Records {
 		r := &event.Records[i]
 		items[i] = &item{id: r.MessageId, msg: message(r)}
-		ds[i] = secondrun.Delivery{Message: items[i].msg, ID: r.MessageId, Until: deadline}
 	}
-	for i, a := range h.p.Claim(ctx, ds) {
-		items[i].attempt = a
+	if busy := b.run(ctx, lanes(items, event), false); len(busy) > 0 {
+		b.run(ctx, busy, true)
 	}
-	h.runAll(ctx, lanes(items, event))
 	return report(items), nil
 }
 
@@ -134,43 +147,91 @@ func lanes(items []*item, event events.SQSEvent) [][]*item {
 	return out
 }
 
-// runAll runs the lanes, so many at a time, in the order of the event.
-func (h *Handler) runAll(ctx context.Context, lanes [][]*item) {
-	next := make(chan []*item)
+// batch is one invocation.
+type batch struct {
+	h     *Handler
+	until time.Time // the deadline; zero means none
+}
+
+// run runs the lanes, so many at a time, in the order of the event. It returns
+// what is left of the lanes that met a busy key, unless this is the last try.
+func (b *batch) run(ctx context.Context, lanes [][]*item, last bool) (busy [][]*item) {
+	heads := make([]*item, 0, len(lanes))
+	for _, lane := range lanes[:min(b.h.opt.Concurrency, len(lanes))] {
+		heads = append(heads, lane[0])
+	}
+	b.claim(ctx, heads)
+	slots := make(chan struct{}, b.h.opt.Concurrency)
+	left := make([][]*item, len(lanes))
 	var wg sync.WaitGroup
-	for range min(h.opt.Concurrency, len(lanes)) {
+	for i, lane := range lanes {
+		slots <- struct{}{}
 		wg.Go(func() {
-			for lane := range next {
-				h.runLane(ctx, lane)
-			}
+			defer func() { <-slots }()
+			left[i] = b.runLane(ctx, lane, last)
 		})
 	}
-	for _, lane := range lanes {
-		next <- lane
-	}
-	close(next)
 	wg.Wait()
+	return slices.DeleteFunc(left, func(lane []*item) bool { return len(lane) == 0 })
+}
+
+func (b *batch) claim(ctx context.Context, items []*item) {
+	ds := make([]secondrun.Delivery, len(items))
+	for i, it := range items {
+		ds[i] = b.delivery(it)
+	}
+	for i, a := range b.h.p.Claim(ctx, ds) {
+		items[i].attempt = a
+	}
+}
+
+func (b *batch) delivery(it *item) secondrun.Delivery {
+	d := secondrun.Delivery{ID: it.id, Until: b.until}
+	if b.h.opt.View != nil && !it.seen {
+		var m *sqsadapter.Message
+		if m, d.Err = it.msg.View(b.h.opt.View); d.Err == nil {
+			it.msg, it.seen = m, true
+		}
+	}
+	d.Message = it.msg
+	return d
 }
 
 // runLane runs messages in order. When one of them must come again, those
-// behind it must too: they are given back unstarted and reported with it.
-func (h *Handler) runLane(ctx context.Context, lane []*item) {
+// behind it must too: they are not started.
+func (b *batch) runLane(ctx context.Context, lane []*item, last bool) (busy []*item) {
 	for i, it := range lane {
-		it.failed = true // also when the handler panics
-		if ctx.Err() == nil {
-			it.failed = !h.settle(ctx, it, it.attempt.Run(ctx))
-		} else {
-			it.attempt.Release(0)
+		if ctx.Err() != nil {
+			if it.attempt != nil {
+				it.attempt.Release(0)
+			}
+			return nil
 		}
-		if !it.failed {
-			continue
+		if it.attempt == nil {
+			b.claim(ctx, lane[i:i+1])
 		}
-		for _, rest := range lane[i+1:] {
-			rest.failed = true
-			rest.attempt.Release(0)
+		b.h.run(ctx, it)
+		d := it.attempt.Decision()
+		if !last && !d.Ran && errors.Is(d.Err, secondrun.ErrBusy) {
+			it.attempt = nil
+			return lane[i:]
 		}
-		return
+		if it.done = b.h.settle(ctx, it, d); !it.done {
+			return nil
+		}
 	}
+	return nil
+}
+
+func (h *Handler) run(ctx context.Context, it *item) {
+	if h.opt.OnPanic != nil {
+		defer func() {
+			if v := recover(); v != nil {
+				h.opt.OnPanic(it.msg, v, debug.Stack())
+			}
+		}()
+	}
+	it.attempt.Run(ctx)
 }
 
 // settle reports whether the message is done with.
@@ -193,7 +254,7 @@ func (h *Handler) settle(ctx context.Context, it *item, d secondrun.Decision) bo
 func report(items []*item) events.SQSEventResponse {
 	r := events.SQSEventResponse{BatchItemFailures: []events.SQSBatchItemFailure{}}
 	for _, it := range items {
-		if it.failed {
+		if !it.done {
 			r.BatchItemFailures = append(r.BatchItemFailures, events.SQSBatchItemFailure{ItemIdentifier: it.id})
 		}
 	}

@@ -119,7 +119,7 @@ func (r *rig) wants(effects map[string]int) {
 // U23: one bad message does not bring its neighbours back.
 func TestU23_PartialBatch(t *testing.T) {
 	batch := event(standardARN, "m1:p-1", "m2:p-2", "m3:p-3", "m4:p-1", "m5:p-4")
-	for _, concurrency := range []int{1, 5} {
+	for _, concurrency := range []int{1, 2, 3, 5} {
 		t.Run(fmt.Sprintf("a and c, concurrency %d", concurrency), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r := newRig(t)
