@@ -175,9 +175,19 @@ func (g *Guard) claimRetrying(ctx context.Context, reqs []store.ClaimRequest, pr
 		if err != nil && !probed {
 			g.giveBackUnknown(reqs[i], err, firsts[i])
 		}
+		if err == errUnseen { //nolint:errorlint // never wrapped
+			c.errs[i] = nil // it is busy, whoever has it
+		}
 	}
 	return c
 }
+
+// errUnseen stands for a busy answer of a store that could not look at the
+// record, since a transaction has it locked. To a claim that is repeated that is
+// no answer: the transaction may be its own first call, whose commit takes long.
+var errUnseen = errors.New("record is locked by a transaction")
+
+func unseen(c *store.Claim) bool { return c.Verdict == store.Busy && c.Fence == 0 }
 
 // claiming is one use of claimRetrying.
 type claiming struct {
@@ -230,6 +240,9 @@ func (c *claiming) round(ctx context.Context, deadline time.Time) {
 		}
 		if inRow++; c.errs[i] == nil {
 			inRow = 0
+			if unseen(&as[0]) {
+				c.errs[i] = errUnseen
+			}
 		}
 	}
 }

@@ -211,3 +211,48 @@ func TestStoreThatIsDownIsNotHammered(t *testing.T) {
 		}
 	})
 }
+
+// TestBusyWithItsOwnFirstCall: the reply to a claim is lost while its commit
+// still goes on, and the repeated claim finds the record locked. It is its own.
+func TestBusyWithItsOwnFirstCall(t *testing.T) {
+	locked := fault{item: func(store.ID) error { return errLockedRow }}
+	bubble(t, nil, func(f *fixture) {
+		f.faults.on(func(op string, n int, _ []store.ID) fault {
+			switch {
+			case op == "claim" && n == 1:
+				return fault{after: errCut}
+			case op == "claim" && n < 5:
+				return locked
+			}
+			return fault{}
+		})
+		runs := 0
+		p := process(f.g, counting(&runs))
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+		is(f, "runs", runs, 1)
+	})
+	bubble(t, nil, func(f *fixture) { // and when it stays locked: busy, and given back
+		f.faults.on(func(op string, n int, _ []store.ID) fault {
+			switch {
+			case op == "claim" && n == 1:
+				return fault{after: errCut}
+			case op == "claim":
+				return locked
+			}
+			return fault{}
+		})
+		runs := 0
+		p := process(f.g, counting(&runs))
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
+		synctest.Wait()
+		f.faults.on(nil)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+		is(f, "runs", runs, 1)
+	})
+	bubble(t, nil, func(f *fixture) { // locked by somebody else from the start: busy at once
+		f.faults.on(only("claim", locked))
+		began := time.Now()
+		decided(f, process(f.g, nothing).Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
+		is(f, "waited", time.Since(began), 0)
+	})
+}

@@ -93,7 +93,12 @@ func (f *faultStore) Claim(ctx context.Context, reqs []store.ClaimRequest) ([]st
 		func(qs []store.ClaimRequest) ([]store.Claim, error) {
 			return f.Store.Claim(context.WithoutCancel(ctx), qs)
 		},
-		func(err error) store.Claim { return store.Claim{Err: err} })
+		func(err error) store.Claim {
+			if errors.Is(err, errLockedRow) {
+				return store.Claim{Verdict: store.Busy, Remaining: 50 * time.Millisecond}
+			}
+			return store.Claim{Err: err}
+		})
 }
 
 func (f *faultStore) Renew(ctx context.Context, ls []store.Lease, d time.Duration) ([]store.Status, error) {
@@ -112,7 +117,8 @@ func (f *faultStore) Settle(ctx context.Context, ss []store.Settlement) ([]store
 		func(err error) store.Status { return status(err) })
 }
 
-// errLockedRow as the error of an item makes Renew answer Locked.
+// errLockedRow as the error of an item makes Renew answer Locked, and Claim
+// answer Busy without having seen the record.
 var errLockedRow = errors.New("locked")
 
 func status(err error) store.Status {

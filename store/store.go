@@ -194,7 +194,7 @@ type Claim struct {
 	Verdict  Verdict
 	Takeover bool    // Granted over an expired lease: the earlier run may have had effects
 	Failure  Failure // Failed and Exhausted: how it failed
-	Fence    int64   // of the latest grant of this record
+	Fence    int64   // of the latest grant of this record; zero when it is Busy because it is locked
 
 	Starts   int // grants, this one included
 	Failures int // settlements as Fail or Retry
