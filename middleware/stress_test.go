@@ -38,6 +38,36 @@ func chaos(r *rand.Rand) func(string, int, []store.ID) fault {
 	}
 }
 
+// partitioned is a store that cannot be reached for 50 s of every two minutes,
+// which is longer than a lease.
+type partitioned struct {
+	*faultStore
+	epoch time.Time
+}
+
+func (p *partitioned) cut() bool { return time.Since(p.epoch)%(2*time.Minute) < 50*time.Second }
+
+func (p *partitioned) Claim(ctx context.Context, reqs []store.ClaimRequest) ([]store.Claim, error) {
+	if p.cut() {
+		return nil, errCut
+	}
+	return p.faultStore.Claim(ctx, reqs)
+}
+
+func (p *partitioned) Renew(ctx context.Context, ls []store.Lease, d time.Duration) ([]store.Status, error) {
+	if p.cut() {
+		return nil, errCut
+	}
+	return p.faultStore.Renew(ctx, ls, d)
+}
+
+func (p *partitioned) Settle(ctx context.Context, ss []store.Settlement) ([]store.Status, error) {
+	if p.cut() {
+		return nil, errCut
+	}
+	return p.faultStore.Settle(ctx, ss)
+}
+
 // work counts what handlers do to one key.
 type work struct {
 	mu      sync.Mutex
@@ -72,7 +102,7 @@ func (w *work) end(ctx context.Context) {
 func (w *work) handle(t testing.TB, ctx context.Context, r *rand.Rand) (int, error) {
 	w.begin(t, ctx)
 	defer w.end(ctx)
-	d, outcome := time.Duration(r.IntN(50))*time.Second, r.IntN(6)
+	d, outcome := time.Duration(r.IntN(100))*time.Second, r.IntN(6)
 	n, err := secondrun.Once(ctx, "charge", func(context.Context) (int, error) {
 		w.mu.Lock()
 		defer w.mu.Unlock()
@@ -97,7 +127,7 @@ func (w *work) handle(t testing.TB, ctx context.Context, r *rand.Rand) (int, err
 }
 
 // Three processes, every key delivered many times, a store that fails a quarter
-// of its calls: one outcome per key, and everybody gets it.
+// of its calls and is out of reach for some time: one outcome per key, and everybody gets it.
 func TestChaos(t *testing.T) {
 	opt := &secondrun.Options{MaxFailures: -1, MaxCrashes: -1, Backoff: secondrun.Backoff{Base: time.Second, Max: time.Minute}}
 	seed := testenv.Seed(t)
@@ -113,7 +143,9 @@ func TestChaos(t *testing.T) {
 		for p := range 3 {
 			local := rand.New(rand.NewPCG(seed, uint64(p)+2)) //nolint:gosec // a test
 			var mu sync.Mutex
-			g := f.guard(opt)
+			away := &partitioned{f.faults, time.Now().Add(-time.Duration(p) * 40 * time.Second)}
+			g, err := secondrun.New("test", away, opt)
+			isError(f, err, nil)
 			for k := range keys {
 				w := &works[k]
 				h := secondrun.WrapResult(g, keyOf(fmt.Sprint(k)), func(ctx context.Context, _ msg) (int, error) {
