@@ -2,6 +2,7 @@ package secondrun
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"time"
 
@@ -147,7 +148,7 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 		}
 		a.req = p.g.request(a.id, d, fp)
 	}
-	if reentrant(ctx, a.id) {
+	if runFrom(ctx) != nil && slices.ContainsFunc(a.ids(), func(id store.ID) bool { return reentrant(ctx, id) }) {
 		a.bar(Decision{Action: DeadLetter, Err: ErrReentrant, ID: a.id})
 	}
 	return a

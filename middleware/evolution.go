@@ -104,7 +104,7 @@ func (a *Attempt) elder() *twin {
 
 // unite makes one answer of those to the attempt's claims: granted if all are.
 // Otherwise what was granted is given back, and an outcome under any key
-// answers for all of them.
+// answers for all of them. A success is recorded under all of them.
 func (a *Attempt) unite(err error) error {
 	claims := []asked{{a: a, req: &a.req}}
 	answer, best := a.claim, rank(&a.claim, err)
@@ -119,7 +119,11 @@ func (a *Attempt) unite(err error) error {
 		return nil
 	}
 	for i, x := range claims {
-		if answers[i].Verdict == store.Granted && answers[i].Err == nil {
+		switch {
+		case answers[i].Verdict != store.Granted || answers[i].Err != nil:
+		case answer.Verdict == store.Done:
+			a.g.adopt(*x.req, answer.Payload)
+		default:
 			a.g.giveBackClaim(*x.req, answers[i].Takeover)
 		}
 	}
@@ -142,6 +146,15 @@ func rank(c *store.Claim, err error) int {
 		return 2
 	}
 	return 1 // failed, exhausted, conflict
+}
+
+// adopt records a success that was found under another key, so that it is not
+// forgotten when that key's format is given up.
+func (g *Guard) adopt(q store.ClaimRequest, payload []byte) {
+	s := store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Succeed, Payload: payload, Retention: g.opt.Retention}
+	ctx, cancel := context.WithTimeout(context.Background(), g.settles.timeout)
+	defer cancel()
+	_, _ = g.settles.do(ctx, []store.Settlement{s}, false) // best effort: the next delivery does it
 }
 
 // giveBackClaim releases a claim that the attempt does without. One over which

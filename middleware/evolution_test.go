@@ -165,15 +165,14 @@ func TestEvolution_BothRecords(t *testing.T) {
 func TestEvolution_GivesBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRollout(t, nil)
-		if err := r.old.Handle(t.Context(), record41()); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.new.Handle(t.Context(), record41()); err != nil {
+		r.behave = func(context.Context) error { return secondrun.RetryAfter(errors.New("not yet"), time.Hour) }
+		_ = r.old.Handle(t.Context(), record41())
+		if err := r.new.Handle(t.Context(), record41()); !errors.Is(err, secondrun.ErrBusy) {
 			t.Fatal(err)
 		}
 		synctest.Wait()
 		rec, ok, err := r.st.Get(t.Context(), store.ID{Scope: "billing", Key: "v2:orders:0:41"})
-		if err != nil || ok && rec.State != store.StateReleased {
+		if err != nil || !ok || rec.State != store.StateReleased {
 			t.Errorf("record of the new key: %+v, %v", rec, err)
 		}
 	})
@@ -292,5 +291,33 @@ func TestWatch(t *testing.T) {
 	h.Processor().Process(t.Context(), secondrun.Delivery{ID: "m-2", Message: keyfn.NewMessage(nil, nil)})
 	if w.Warnings(keyfn.WarnTransportID) != 1 || w.Failures(keyfn.ErrMissing) != 1 {
 		t.Errorf("warnings %d, failures %d, want 1 and 1", w.Warnings(keyfn.WarnTransportID), w.Failures(keyfn.ErrMissing))
+	}
+}
+
+// What was done under the old key alone is known under the new one too, as soon
+// as a new consumer has seen it: it stays known when the old format is given up.
+func TestEvolution_SuccessIsKnownAfterItsEnd(t *testing.T) {
+	r := newRollout(t, nil)
+	for _, h := range []*secondrun.Handler[keyfn.Message]{r.old, r.new} {
+		if err := h.Handle(t.Context(), record41()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	after := r.new.WithEvolution(nil)
+	if err := after.Handle(t.Context(), record41()); err != nil {
+		t.Fatal(err)
+	}
+	r.wants("old")
+}
+
+func TestEvolution_Reentrant(t *testing.T) {
+	r := newRollout(t, nil)
+	var inner error
+	r.behave = func(ctx context.Context) error {
+		inner = r.new.Handle(ctx, record41())
+		return nil
+	}
+	if err := r.new.Handle(t.Context(), record41()); err != nil || !errors.Is(inner, secondrun.ErrReentrant) {
+		t.Errorf("outer %v, inner %v", err, inner)
 	}
 }
