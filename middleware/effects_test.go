@@ -315,3 +315,25 @@ func TestEffectsMayFinishWhileTheGuardDrains(t *testing.T) {
 		decided(f, p.Process(f.Context(), delivery("b")), secondrun.Retry, false, secondrun.ErrShutdown)
 	})
 }
+
+// A record lives on while its key waits for the next attempt, and its effects
+// with it.
+func TestEffectsOutliveALongWait(t *testing.T) {
+	bubble(t, &secondrun.Options{FailureRetention: time.Minute}, func(f *fixture) {
+		charges, fails := 0, true
+		p := process(f.g, func(ctx context.Context, _ msg) error {
+			err := secondrun.OnceFunc(ctx, "charge", func(context.Context) error { charges++; return nil })
+			if err == nil && fails {
+				err = secondrun.RetryAfter(errors.New("not yet"), time.Hour)
+			}
+			return err
+		})
+		is(f, "action", p.Process(f.Context(), delivery("a")).Action, secondrun.Retry)
+		time.Sleep(time.Hour - time.Second)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
+		time.Sleep(2 * time.Second)
+		fails = false
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+		is(f, "charges", charges, 1)
+	})
+}
