@@ -2,6 +2,7 @@ package secondrun
 
 import (
 	"context"
+	"sync/atomic"
 	"time"
 	"weak"
 
@@ -21,7 +22,8 @@ import (
 // the texts of errors are never there.
 type Telemetry struct {
 	// TracerProvider gets the spans: one for every claim, and one for every
-	// run. Nil means otel.GetTracerProvider().
+	// run. Nil means otel.GetTracerProvider(), which may also be set later:
+	// spans begin within a second.
 	TracerProvider trace.TracerProvider
 	// MeterProvider gets the metrics. Nil means otel.GetMeterProvider().
 	MeterProvider metric.MeterProvider
@@ -86,6 +88,9 @@ type telemetry struct {
 	label  attribute.KeyValue
 	tracer trace.Tracer
 	*instruments
+
+	born      time.Time
+	restUntil atomic.Int64 // nanoseconds after born
 }
 
 // newTelemetry returns nil when telemetry is off.
@@ -99,6 +104,7 @@ func newTelemetry(t *Telemetry, label string) *telemetry {
 		label:       attribute.String(attrScope, label),
 		tracer:      r.TracerProvider.Tracer(scopeName),
 		instruments: newInstruments(r.MeterProvider.Meter(scopeName), label),
+		born:        time.Now(),
 	}
 }
 

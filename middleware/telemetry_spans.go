@@ -27,8 +27,13 @@ func (t *telemetry) startClaim(ctx context.Context, d *Delivery) trace.Span {
 	case t.MessageParent:
 		ctx = t.extract(ctx, d.Message)
 	}
+	root := !trace.SpanContextFromContext(ctx).IsValid()
+	if root && t.idle() {
+		return nil
+	}
 	_, span := t.tracer.Start(ctx, spanClaim)
 	if !live(span) {
+		t.rest()
 		return nil
 	}
 	if d.Context == nil && !t.MessageParent && span.IsRecording() {
@@ -47,6 +52,13 @@ func (t *telemetry) startEffect(ctx context.Context) trace.Span {
 	_, span := t.tracer.Start(ctx, spanClaim)
 	return span
 }
+
+// restFor is how long nobody is asked again whether a root span is recorded,
+// when the answer was no. A span that nobody records costs three allocations.
+const restFor = time.Second
+
+func (t *telemetry) idle() bool { return int64(time.Since(t.born)) < t.restUntil.Load() }
+func (t *telemetry) rest()      { t.restUntil.Store(int64(time.Since(t.born) + restFor)) }
 
 // live reports whether a span must be handed on: it records, or it carries the
 // decision of others not to.

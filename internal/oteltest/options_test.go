@@ -5,7 +5,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 	"go.opentelemetry.io/otel/trace"
@@ -154,6 +156,22 @@ func TestOff(t *testing.T) {
 		if rec != 1 {
 			r.Errorf("%d records", rec)
 		}
+	})
+}
+
+// TestProviderThatIsSetLater sets the global providers after the guard was made
+// and has worked.
+func TestProviderThatIsSetLater(t *testing.T) {
+	var late secondrun.Telemetry
+	bubble(t, func(o *secondrun.Options) { late, o.Telemetry = *o.Telemetry, nil }, func(r *rig) {
+		r.process("a", succeeds)
+		otel.SetTracerProvider(late.TracerProvider)
+		otel.SetMeterProvider(late.MeterProvider)
+		time.Sleep(time.Second)
+		r.process("a", succeeds)
+		r.has(r.last(claimSpan), map[string]string{"secondrun.verdict": "done"})
+		r.counted(1, "secondrun.suppressed")
+		r.counted(0, "secondrun.breaker.open")
 	})
 }
 
