@@ -103,8 +103,11 @@ func (s *Store) Close() {
 	s.renew.Close()
 }
 
-// Limits tells how the store likes to be called.
-func (s *Store) Limits() store.Limits { return store.Limits{Batch: maxBatch, Parallel: 2} }
+// Limits tells how the store likes to be called: one claim call and one settle
+// call at a time, with what arrives meanwhile in the next one. PostgreSQL flushes
+// each commit to disk; two calls at a time would flush twice for half the items
+// each.
+func (s *Store) Limits() store.Limits { return store.Limits{Batch: maxBatch, Parallel: 1} }
 
 // Ping asks the server whether it answers and can be written to.
 func (s *Store) Ping(ctx context.Context) error {

@@ -18,7 +18,7 @@ const (
 	// What a claim call, a settle call and renewals need at a time.
 	minPool         = 4
 	renewalConns    = 2
-	defaultParallel = 4
+	defaultParallel = 2 // more calls at a time make smaller batches, not more throughput
 )
 
 // checker does the checks of New.

@@ -34,8 +34,8 @@
 // # The client
 //
 // The store needs up to 2 x [store.Limits].Parallel connections for claims and
-// settlements and 2 more for renewals: 10 with the default, which is the
-// smallest pool go-redis makes by itself. Give the store a client of its own,
+// settlements and 2 more for renewals: 6 in all, fewer than the smallest pool
+// that go-redis makes by itself. Give the store a client of its own,
 // with ContextTimeoutEnabled, so that deadlines count. ReadOnly,
 // RouteByLatency and RouteRandomly have no effect: Redis takes all scripts for
 // writes and the client sends them to masters. Durations over 200 years are

@@ -116,8 +116,8 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Sto
 
 // Limits answers what suits the client's pool: with Parallel claim calls and as
 // many settle calls in flight two connections (per node) remain for renewals,
-// so that these never wait behind them. Parallel is 4 with the default pool
-// size and less with a pool of fewer than 10 connections. A client that other
+// so that these never wait behind them. Parallel is 2 with the default pool
+// size and 1 with a pool of fewer than 6 connections. A client that other
 // code uses too must have a pool that much larger.
 func (s *Store) Limits() store.Limits { return s.limits }
 

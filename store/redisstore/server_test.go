@@ -347,7 +347,7 @@ func TestNewRefuses(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	for pool, want := range map[int]int{4: 1, 6: 2, 9: 3, 10: 4, 100: 4} {
+	for pool, want := range map[int]int{4: 1, 5: 1, 6: 2, 10: 2, 100: 2} {
 		if got := open(t, client(redis.Options{PoolSize: pool, ContextTimeoutEnabled: true}), nil).Limits().Parallel; got != want {
 			t.Errorf("pool of %d: Parallel %d, want %d", pool, got, want)
 		}
