@@ -2,6 +2,7 @@ package secondrun
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -138,7 +139,7 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 	p.g.watch(key, d.ID, err)
 	if err != nil {
 		a.decide1(a.decideKey(ctx, err))
-		a.barred = d.Err != nil
+		a.barred = d.Err != nil || errors.Is(err, keyfn.ErrSkip)
 		return a
 	}
 	if p.evolution == nil {

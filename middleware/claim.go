@@ -31,6 +31,13 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 	if len(as) == 0 {
 		return
 	}
+	if g.closed(ctx) {
+		for _, a := range as {
+			a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
+			a.end()
+		}
+		return
+	}
 	for _, a := range as {
 		a.span = g.tel.startClaim(ctx, &a.d)
 		a.req.Trace = formatTrace(a.span)
@@ -39,13 +46,6 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 	reqs := make([]store.ClaimRequest, len(asked))
 	for i, x := range asked {
 		reqs[i] = *x.req
-	}
-	if g.closed(ctx) {
-		for _, a := range as {
-			a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
-			a.end()
-		}
-		return
 	}
 	got := g.claimRetrying(withSpan(ctx, as[0].span), reqs, g.opt.Takeover.Probe != nil)
 	for i, x := range asked {

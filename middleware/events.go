@@ -49,8 +49,8 @@ const (
 	EventUnrecorded                           // a handler returned, and its outcome could not be recorded
 	EventRecreated                            // a success was recorded although its record had vanished
 	EventResultOmitted                        // a success was recorded without its result
-	EventLeaseLost                            // a running handler was cancelled: the lease is gone
-	EventHoldLost                             // a running handler was cancelled: the broker's hold is gone
+	EventLeaseLost                            // a handler was cancelled: the lease is gone, or MaxRuntime is over, as Err says
+	EventHoldLost                             // the broker's hold is gone; Err is with what the handler was cancelled, if it was
 	EventRenewFailed                          // a renewal was not confirmed; it is tried again
 	EventKeyError                             // no key could be derived
 	EventFailOpen                             // a handler ran without a claim, since the store was unavailable

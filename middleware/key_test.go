@@ -61,6 +61,18 @@ func TestKeyErrorsThatPassAreRetried(t *testing.T) {
 	}
 }
 
+func TestNothingToHandleIsAcknowledgedAndNeverRuns(t *testing.T) {
+	for _, opt := range []secondrun.Options{{}, {RunWithoutKey: true}, {Mode: secondrun.Observe}} {
+		bubble(t, &opt, func(f *fixture) {
+			runs := 0
+			skip := func(keyfn.Message) (string, error) { return "", keyfn.ErrSkip }
+			d := secondrun.Wrap(f.g, skip, counting(&runs)).Processor().Process(f.Context(), delivery("a"))
+			decided(f, d, secondrun.Ack, false, nil)
+			is(f, "runs", runs, 0)
+		})
+	}
+}
+
 func TestWrapJSON(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
 		h := secondrun.WrapJSON(f.g, body, func(_ context.Context, in invoice) error { is(f, "ID", in.ID, "i"); return nil })
