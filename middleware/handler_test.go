@@ -266,3 +266,15 @@ func TestU11_EveryLaterDeliveryIsAcknowledged(t *testing.T) {
 		is(f, "suppressed", f.events.count(secondrun.EventSuppressed), 3)
 	})
 }
+
+func TestH07_ReentrantClaimAcrossKeyFormats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRollout(t, nil)
+		r.set(func(ctx context.Context) error {
+			isError(t, r.new.Handle(ctx, record41()), secondrun.ErrReentrant)
+			return nil
+		})
+		isError(t, r.new.Handle(t.Context(), record41()), nil)
+		r.wants("new")
+	})
+}
