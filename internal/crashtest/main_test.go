@@ -45,11 +45,12 @@ func TestMain(m *testing.M) {
 // bench is one test's world: a queue, a store, and the ledger of what the
 // workers did.
 type bench struct {
-	t     *testing.T
-	srv   *sqstest.Server
-	conf  config
-	queue *sqstest.Queue
-	dead  *sqstest.Queue
+	t      *testing.T
+	srv    *sqstest.Server
+	conf   config
+	queue  *sqstest.Queue
+	client *sqs.Client // where the queue is on another server
+	dead   *sqstest.Queue
 
 	mu     sync.Mutex
 	lines  []line

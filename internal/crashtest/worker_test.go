@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
 	"os"
@@ -41,6 +42,8 @@ type config struct {
 	Grace      time.Duration
 	Slots      int
 	MaxCrashes int
+	Consumers  int           // of the queue, side by side; 0 means 1
+	Visibility time.Duration // 0 means 3 s
 }
 
 func openStore(ctx context.Context, kind, dsn string) (store.Store, func(), error) {
@@ -65,11 +68,11 @@ func openStore(ctx context.Context, kind, dsn string) (store.Store, func(), erro
 	return nil, nil, fmt.Errorf("unknown store %q", kind)
 }
 
-func sqsClient(endpoint string) *sqs.Client {
+func sqsClient(endpoint string, o ...func(*sqs.Options)) *sqs.Client {
 	return sqs.New(sqs.Options{
 		BaseEndpoint: &endpoint, Region: "us-east-1",
 		Credentials: credentials.NewStaticCredentialsProvider("test", "test", ""),
-	})
+	}, o...)
 }
 
 // worker is the main function of a worker process.
@@ -106,16 +109,23 @@ func worker(text string) error {
 		return c.Name, behave(ctx, &c, l, m)
 	})
 	opt := &sqsadapter.Options{
-		Visibility: 3 * time.Second, Wait: time.Second, Grace: c.Grace, Concurrency: c.Slots, SettleTimeout: 2 * time.Second,
+		Visibility: max(c.Visibility, 3*time.Second), Wait: time.Second, Grace: c.Grace, Concurrency: c.Slots, SettleTimeout: 2 * time.Second,
 	}
 	if c.DeadLetter != "" {
 		opt.DeadLetter = sqsadapter.To(c.DeadLetter)
 	}
-	consumer, err := sqsadapter.NewConsumer(&dyingClient{Client: sqsClient(c.SQS), at: c.Crash}, c.Queue, h, opt)
-	if err != nil {
-		return err
+	ended := make(chan error)
+	for range max(c.Consumers, 1) {
+		consumer, err := sqsadapter.NewConsumer(&dyingClient{Client: sqsClient(c.SQS), at: c.Crash}, c.Queue, h, opt)
+		if err != nil {
+			return err
+		}
+		go func() { ended <- consumer.Run(ctx) }()
 	}
-	return consumer.Run(ctx)
+	for range max(c.Consumers, 1) {
+		err = errors.Join(err, <-ended)
+	}
+	return err
 }
 
 // behave is the handler.
@@ -147,6 +157,20 @@ func behave(ctx context.Context, c *config, l ledger, m *sqsadapter.Message) err
 		}
 	case "short":
 		time.Sleep(5 * time.Millisecond)
+	case "flaky": // fails before the effect, or after it
+		if rand.IntN(5) == 0 {
+			return secondrun.Transient(errors.New("not yet"))
+		}
+		time.Sleep(5 * time.Millisecond)
+		if rand.IntN(10) == 0 {
+			l.post("effect", key, c.Name)
+			return secondrun.Transient(errors.New("after the effect"))
+		}
+	case "varied": // in a while before the effect, and a while after it
+		time.Sleep(rand.N(100 * time.Millisecond))
+		l.post("effect", key, c.Name)
+		time.Sleep(rand.N(100 * time.Millisecond))
+		return nil
 	case "slow":
 		time.Sleep(c.Lease * 2 / 3)
 	}
