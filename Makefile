@@ -56,7 +56,7 @@ newest: ## the tests with the newest versions of all dependencies, in a copy
 .PHONY: build386
 build386: ## build for 32 bits and run there what needs no server
 	GOARCH=386 CGO_ENABLED=0 go build ./adapters/... ./store/pgstore ./store/redisstore
-	GOARCH=386 CGO_ENABLED=0 go test -timeout=5m ./store ./store/rules ./keyfn ./middleware
+	GOARCH=386 CGO_ENABLED=0 go test -timeout=5m ./store ./store/rules ./keyfn/... ./middleware
 
 .PHONY: golden
 golden: ## the released record and wire formats against their golden files
