@@ -27,7 +27,8 @@ func TestMain(m *testing.M) { leaktest.Main(m) }
 type rig struct {
 	t      *testing.T
 	srv    *sqstest.Server
-	client *sqs.Client
+	client sqsadapter.Client
+	sdk    *sqs.Client
 	url    string
 	dead   string
 	st     store.Store
@@ -53,7 +54,8 @@ func everyPolicy(t *testing.T, f func(r *rig)) {
 func inBubble(t *testing.T, so *sqstest.Options, suffix string, go_ *secondrun.Options, f func(r *rig)) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &rig{t: t, srv: sqstest.NewServer(so), st: memstore.New(nil)}
-		r.client = r.srv.Client()
+		r.sdk = r.srv.Client()
+		r.client = r.sdk
 		r.dead = r.create("dead"+suffix, nil)
 		r.url = r.create("work"+suffix, map[string]string{
 			"RedrivePolicy": `{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:dead` + suffix + `","maxReceiveCount":"20"}`,
@@ -134,7 +136,12 @@ func (r *rig) handler(g *secondrun.Guard, f func(ctx context.Context, key string
 // start starts a consumer; the returned function stops it and waits.
 func (r *rig) start(f func(ctx context.Context, key string) error) (stop func()) {
 	r.t.Helper()
-	c, err := sqsadapter.NewConsumer(r.client, r.url, r.handler(r.guard, f), &r.opt)
+	return r.run(r.handler(r.guard, f))
+}
+
+func (r *rig) run(h secondrun.Wrapped) (stop func()) {
+	r.t.Helper()
+	c, err := sqsadapter.NewConsumer(r.client, r.url, h, &r.opt)
 	r.must(err)
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan error, 1)

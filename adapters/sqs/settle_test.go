@@ -194,7 +194,7 @@ func TestB07B08_Redrive(t *testing.T) {
 		broken = false
 		_, err := r.client.SendMessage(r.t.Context(), &sqs.SendMessageInput{QueueUrl: &r.dead, MessageBody: aws.String(`{"id":"good"}`)})
 		r.must(err)
-		_, err = r.client.StartMessageMoveTask(r.t.Context(), &sqs.StartMessageMoveTaskInput{
+		_, err = r.sdk.StartMessageMoveTask(r.t.Context(), &sqs.StartMessageMoveTaskInput{
 			SourceArn: aws.String("arn:aws:sqs:us-east-1:000000000000:dead"), DestinationArn: aws.String("arn:aws:sqs:us-east-1:000000000000:work"),
 		})
 		r.must(err)

@@ -39,7 +39,7 @@ func TestB05_ReceiveBudget(t *testing.T) {
 }
 
 func (r *rig) setPolicy(policy string) {
-	_, err := r.client.SetQueueAttributes(r.t.Context(), &sqs.SetQueueAttributesInput{
+	_, err := r.sdk.SetQueueAttributes(r.t.Context(), &sqs.SetQueueAttributesInput{
 		QueueUrl: &r.url, Attributes: map[string]string{"RedrivePolicy": policy},
 	})
 	r.must(err)
