@@ -218,7 +218,7 @@ func (e *effectClaim) probe(ctx context.Context, policy Takeover, into any, fn f
 // the next attempt.
 func (e *effectClaim) perform(ctx context.Context, fn func(context.Context) (any, error)) (err error) {
 	returned := false
-	ctx, span := e.run.g.tel.startRun(ctx, e.span, e.req.ID, &store.Claim{})
+	ctx, span := e.run.g.tel.startRun(ctx, e.span, e.req.ID, nil)
 	defer func() { endEffect(span, err, returned) }()
 	defer func() {
 		if !returned {

@@ -2,6 +2,7 @@ package secondrun
 
 import (
 	"context"
+	"sync"
 	"sync/atomic"
 	"time"
 	"weak"
@@ -89,6 +90,7 @@ type telemetry struct {
 	tracer trace.Tracer
 	*instruments
 
+	zeroed    sync.Once
 	born      time.Time
 	restUntil atomic.Int64 // nanoseconds after born
 }
@@ -131,11 +133,12 @@ func (t *telemetry) observe(e *engine) {
 		return
 	}
 	w, label := weak.Make(e), t.scope
-	reg, err := t.meter.RegisterCallback(func(_ context.Context, o metric.Observer) error {
+	reg, err := t.meter.RegisterCallback(func(ctx context.Context, o metric.Observer) error {
 		e := w.Value()
 		if e == nil {
 			return nil
 		}
+		t.zeroed.Do(func() { t.zero(ctx) }) // here a provider is there, however late it was set
 		open := int64(0)
 		if e.health.open() {
 			open = 1

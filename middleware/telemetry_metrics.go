@@ -123,6 +123,21 @@ func (b builder) counters(i *instruments) {
 	i.failOpen = newCounter(b, metricFailOpen, "{run}", "Runs without a claim since the store was away", alone)
 }
 
+// zero makes all counters known.
+func (i *instruments) zero(ctx context.Context) {
+	i.claims.zero(ctx)
+	i.suppressed.zero(ctx)
+	for _, c := range []*counter[string]{&i.runs, &i.omitted, &i.renewals, &i.lost, &i.releases, &i.dead} {
+		c.zero(ctx)
+	}
+	for _, c := range []*counter[bool]{&i.takeovers, &i.unrecorded} {
+		c.zero(ctx)
+	}
+	for _, c := range []*counter[none]{&i.holdsLost, &i.late, &i.recreated, &i.keyErrors, &i.skipped, &i.failOpen} {
+		c.zero(ctx)
+	}
+}
+
 func claimLabels() map[claimLabel][]attribute.KeyValue {
 	all := map[claimLabel][]attribute.KeyValue{}
 	for v := store.Verdict(0); v <= store.Refused; v++ {

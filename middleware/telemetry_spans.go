@@ -135,7 +135,8 @@ func (t *telemetry) identity(id store.ID) []attribute.KeyValue {
 }
 
 // startRun starts the span of a run below that of its claim, and returns the
-// context for the handler.
+// context for the handler. c is nil for the run of an effect, whose claim says
+// the same.
 func (t *telemetry) startRun(ctx context.Context, claim trace.Span, id store.ID, c *store.Claim) (context.Context, trace.Span) {
 	if t == nil || claim == nil {
 		return ctx, nil
@@ -143,11 +144,13 @@ func (t *telemetry) startRun(ctx context.Context, claim trace.Span, id store.ID,
 	ctx, span := t.tracer.Start(trace.ContextWithSpan(ctx, claim), spanRun)
 	if span.IsRecording() {
 		span.SetAttributes(t.identity(id)...)
-		span.SetAttributes(
-			attribute.Int(attrAttempt, c.Starts),
-			attribute.Int64(attrFence, c.Fence),
-			attribute.Bool(attrTakeover, c.Takeover),
-		)
+		if c != nil {
+			span.SetAttributes(
+				attribute.Int(attrAttempt, c.Starts),
+				attribute.Int64(attrFence, c.Fence),
+				attribute.Bool(attrTakeover, c.Takeover),
+			)
+		}
 	}
 	return ctx, span
 }

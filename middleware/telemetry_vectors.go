@@ -41,6 +41,14 @@ func (c *counter[K]) add(ctx context.Context, label K, n int64) {
 	}
 }
 
+// zero makes every label known with the value 0: a counter that first shows up
+// with its first event cannot be seen to increase.
+func (c *counter[K]) zero(ctx context.Context) {
+	for _, opts := range c.opts {
+		c.inst.Add(ctx, 0, opts...)
+	}
+}
+
 // histogram is the same for a histogram.
 type histogram[K comparable] struct {
 	inst metric.Float64Histogram
