@@ -256,7 +256,7 @@ func (h *heartbeat) now(b *beat) error {
 	h.mu.Lock()
 	was := b.until
 	switch {
-	case b.stopped:
+	case b.stopped, !b.renewable(time.Now()):
 		h.mu.Unlock()
 		return b.group.cause
 	case b.flying:

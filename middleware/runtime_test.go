@@ -139,3 +139,47 @@ func TestRunWaitsForTheRenewalInFlight(t *testing.T) {
 		})
 	}
 }
+
+// A process that is frozen at a known time, as a function's is, holds no lease
+// beyond it.
+func TestLeaseEndsWithTheInvocation(t *testing.T) {
+	for _, left := range []time.Duration{10 * time.Second, 50 * time.Second} {
+		t.Run(left.String(), func(t *testing.T) {
+			bubble(t, nil, func(f *fixture) {
+				d := delivery("a")
+				d.Until = time.Now().Add(left)
+				frozen := make(chan struct{})
+				done := start(f.Context(), process(f.g, func(ctx context.Context, _ msg) error {
+					<-ctx.Done()
+					if time.Until(d.Until) <= 0 {
+						f.Error("cancelled after the end")
+					}
+					<-frozen
+					return nil
+				}), d)
+				for time.Until(d.Until) > 0 {
+					time.Sleep(time.Second)
+					if r := f.record("a"); r.LeaseUntil.After(d.Until) {
+						f.Fatalf("leased for %v more", r.LeaseUntil.Sub(d.Until))
+					}
+				}
+				decided(f, process(f.guard(nil), nothing).Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+				close(frozen)
+				decided(f, <-done, secondrun.Retry, true, secondrun.ErrLeaseLost)
+			})
+		})
+	}
+}
+
+func TestOldGrantIsNotRenewedBeyondTheInvocation(t *testing.T) {
+	bubble(t, &secondrun.Options{CallTimeout: lease}, func(f *fixture) {
+		f.faults.on(only("claim", fault{delay: 18 * time.Second}, 1))
+		d := delivery("a")
+		d.Until = time.Now().Add(lease)
+		ran := false
+		a := process(f.g, func(context.Context, msg) error { ran = true; return nil }).Claim(f.Context(), []secondrun.Delivery{d})[0]
+		decided(f, a.Run(f.Context()), secondrun.Retry, false, secondrun.ErrLeaseLost)
+		is(f, "ran", ran, false)
+		is(f, "renewals", f.faults.count("renew"), 0)
+	})
+}
