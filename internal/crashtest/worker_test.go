@@ -89,7 +89,11 @@ func worker(text string) error {
 	}
 	defer closeStore()
 	l := ledger{c.World, c.Name}
-	g, err := secondrun.New(c.Scope, &dyingStore{Store: st, at: c.Crash}, &secondrun.Options{
+	st = &dyingStore{Store: st, at: c.Crash}
+	if c.Behave == "chaos" {
+		st = &recordingStore{st, l}
+	}
+	g, err := secondrun.New(c.Scope, st, &secondrun.Options{
 		Lease: c.Lease, Holder: c.Name, MaxCrashes: c.MaxCrashes,
 		Backoff: secondrun.Backoff{Base: 100 * time.Millisecond},
 		OnEvent: func(_ context.Context, e secondrun.Event) {
@@ -110,6 +114,9 @@ func worker(text string) error {
 	})
 	opt := &sqsadapter.Options{
 		Visibility: max(c.Visibility, 3*time.Second), Wait: time.Second, Grace: c.Grace, Concurrency: c.Slots, SettleTimeout: 2 * time.Second,
+	}
+	if c.Behave == "chaos" {
+		opt.OnPanic = func(*sqsadapter.Message, any, []byte) {}
 	}
 	if c.DeadLetter != "" {
 		opt.DeadLetter = sqsadapter.To(c.DeadLetter)
@@ -139,6 +146,8 @@ func behave(ctx context.Context, c *config, l ledger, m *sqsadapter.Message) err
 		die()
 	}
 	switch c.Behave {
+	case "chaos":
+		return chaotic(ctx, c, l, key)
 	case "terminal":
 		return secondrun.Terminal(errors.New("no such customer"))
 	case "wait": // for the end of the context, without an effect
