@@ -93,8 +93,9 @@ func (f Format) mustBeSound() {
 // a redelivery that reaches a new consumer meets it too, whichever consumer ran.
 //
 // It costs a record, a claim and a settlement more for every older format. End
-// it when no old consumer runs and the retention of the last record of the old
-// format has passed; until then keep the old format in the list.
+// it when no old consumer has run for a whole retention and no message with
+// effects is unfinished, since effects are recorded under the old key; until
+// then keep the old format in the list.
 type Evolution struct {
 	current Format
 	old     []Format
