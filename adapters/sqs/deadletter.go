@@ -26,6 +26,9 @@ const (
 
 const maxAttributes = 10
 
+// redriveDelay lies between the receives that use up maxReceiveCount.
+const redriveDelay = time.Second
+
 // bury sends a message the way of the dead letters. The order matters: the
 // copy is confirmed before the original is deleted. If the process dies in
 // between, the next delivery finds the failure recorded and comes here again;
@@ -47,7 +50,7 @@ func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) bool {
 		c.remove(ctx, it, EventDeadLettered, d.Err)
 	default: // the redrive policy counts receives: the message must come back to be moved
 		it.hold.Stop()
-		c.hide(ctx, []*item{it}, time.Second, d.Err)
+		c.hide(ctx, []*item{it}, redriveDelay, d.Err)
 		return false
 	}
 	return true

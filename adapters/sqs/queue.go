@@ -74,7 +74,9 @@ func (c *core) advise(ctx context.Context, q queueInfo, back time.Duration) {
 	if kept := g.Retention(); kept < back {
 		c.warn(ctx, fmt.Sprintf("records are kept for %v, shorter than the queue and its dead-letter queue keep messages (%v together): a message that comes back later runs again", kept, back), nil)
 	}
-	if q.maxReceives > 0 && q.maxReceives < minReceives {
+	if c.fifo && q.maxReceives > 0 && q.maxReceives < 2*minReceives {
+		c.warn(ctx, fmt.Sprintf("maxReceiveCount is %d: every receive of a failing message of a FIFO queue counts for those behind it too, which can be moved without a run; %d or more is advised", q.maxReceives, 4*minReceives), nil)
+	} else if q.maxReceives > 0 && q.maxReceives < minReceives {
 		c.warn(ctx, fmt.Sprintf("maxReceiveCount is %d: deliveries that are told to wait count too and can use it up; %d or more is advised", q.maxReceives, 2*minReceives), nil)
 	}
 	if c.opt.Visibility < g.Lease() {

@@ -52,7 +52,7 @@ func (c *core) settleRest(rest []*item) {
 		c.settle(head, d)
 		rest, delay = rest[1:], c.opt.Visibility
 		if d.Action == secondrun.DeadLetter && !d.HoldLost {
-			delay = time.Second
+			delay = c.untilMoved(head)
 		}
 	}
 	for _, it := range rest {
@@ -61,6 +61,13 @@ func (c *core) settleRest(rest []*item) {
 		}
 	}
 	c.deferred(ctx, rest, delay, d.Err)
+}
+
+// untilMoved is how long what stands behind a message must wait that the redrive
+// policy is to move: were it visible before, each receive of the head would
+// count for it too, and the policy would move the whole group.
+func (c *core) untilMoved(head *item) time.Duration {
+	return max(time.Duration(c.maxReceives-head.ReceiveCount()+1)*2*redriveDelay, redriveDelay)
 }
 
 // leave lets a message come back when its visibility timeout ends.
