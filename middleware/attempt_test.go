@@ -15,13 +15,13 @@ func TestRetentions(t *testing.T) {
 	bubble(t, opt, func(f *fixture) {
 		for key, want := range map[string]time.Duration{"good": 3 * time.Hour, "bad": 2 * time.Hour} {
 			process(f.g, func(context.Context, msg) error {
-				is(f, "claimed", f.record(key).ExpiresAt.Sub(time.Now()), 3*time.Hour)
+				is(f, "claimed", time.Until(f.record(key).ExpiresAt), 3*time.Hour)
 				if key == "bad" {
 					return errBad
 				}
 				return nil
 			}).Process(f.Context(), delivery(key))
-			is(f, key, f.record(key).ExpiresAt.Sub(time.Now()), want)
+			is(f, key, time.Until(f.record(key).ExpiresAt), want)
 		}
 		is(f, "retention", f.g.Retention(), 2*time.Hour)
 	})
@@ -29,7 +29,7 @@ func TestRetentions(t *testing.T) {
 
 func TestLoseAndCancel(t *testing.T) {
 	bubble(t, nil, func(f *fixture) {
-		run := func(key string, tell func(a *secondrun.Attempt)) (cause error, d secondrun.Decision) {
+		run := func(key string, tell func(a *secondrun.Attempt)) (d secondrun.Decision, cause error) {
 			a := process(f.g, func(ctx context.Context, _ msg) error {
 				select {
 				case <-ctx.Done():
@@ -40,19 +40,19 @@ func TestLoseAndCancel(t *testing.T) {
 			}).Claim(f.Context(), []secondrun.Delivery{delivery(key)})[0]
 			time.AfterFunc(time.Second, func() { tell(a) })
 			d = a.Run(f.Context())
-			return cause, d
+			return d, cause
 		}
-		cause, d := run("a", func(a *secondrun.Attempt) { a.Lose(secondrun.ErrHoldLost); a.Lose(secondrun.ErrHoldLost) })
+		d, cause := run("a", func(a *secondrun.Attempt) { a.Lose(secondrun.ErrHoldLost); a.Lose(secondrun.ErrHoldLost) })
 		isError(f, cause, secondrun.ErrHoldLost)
 		decided(f, d, secondrun.Ack, true, nil) // the outcome is recorded
 		is(f, "hold lost", d.HoldLost, true)
 		is(f, "events", f.events.count(secondrun.EventHoldLost), 1)
 
-		cause, d = run("b", func(a *secondrun.Attempt) { a.Lose(nil) })
+		d, cause = run("b", func(a *secondrun.Attempt) { a.Lose(nil) })
 		is(f, "cause", cause, nil)
 		is(f, "hold lost", d.HoldLost, true)
 
-		cause, d = run("c", func(a *secondrun.Attempt) { a.Cancel(nil); a.Cancel(secondrun.ErrShutdown) })
+		d, cause = run("c", func(a *secondrun.Attempt) { a.Cancel(nil); a.Cancel(secondrun.ErrShutdown) })
 		isError(f, cause, secondrun.ErrShutdown)
 		is(f, "hold lost", d.HoldLost, false)
 	})

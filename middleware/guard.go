@@ -47,15 +47,18 @@ type engine struct {
 // New returns a Guard for the named scope. The scope names the consumer: it is
 // part of every record's identity, must be the same in every process and
 // release of the consumer, and must differ between consumers that share a
-// store, from the scopes that [Guard.Sub] makes too: those are the name, "/" and
-// the segment. It is an error when it is empty, longer than 64 KiB, or when the
-// options do not fit together.
+// store. It is an error when it is empty, longer than 64 KiB, or contains a
+// "/", which separates the segments that [Guard.Sub] appends; or when the options
+// do not fit together.
 func New(scope string, st store.Store, opt *Options) (*Guard, error) {
 	if st == nil {
 		return nil, errors.New("secondrun: no store")
 	}
 	if scope == "" || len(scope) > store.MaxKey {
 		return nil, fmt.Errorf("secondrun: a scope has 1 to %d bytes, this one %d", store.MaxKey, len(scope))
+	}
+	if strings.Contains(scope, "/") {
+		return nil, fmt.Errorf("secondrun: scope %q contains a slash: use Guard.Sub for parts of a scope", scope)
 	}
 	o, err := opt.resolve()
 	if err != nil {

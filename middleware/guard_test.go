@@ -117,6 +117,9 @@ func TestSub(t *testing.T) {
 		if _, err := f.g.Sub(string(make([]byte, store.MaxKey)), nil); err == nil {
 			f.Error("long scope")
 		}
+		if _, err := secondrun.New("test/a", f.faults, nil); err == nil { // or it would share the records of Sub("a")
+			f.Error("slash in a scope")
+		}
 		for _, g := range []*secondrun.Guard{f.g, a, b} { // K05: each has records of its own
 			p := process(f.g, nothing).In(g)
 			is(f, "guard", p.Guard(), g)

@@ -143,8 +143,15 @@ func TestParentAndOrder(t *testing.T) {
 		t.Errorf("Parent = %+v", p)
 	}
 	ordered := []store.ID{
-		{}, {Scope: "a"}, {Scope: "a", Key: "a"}, {Scope: "a", Key: "a", Effect: "a"}, {Scope: "a", Key: "a", Effect: "b"},
-		{Scope: "a", Key: "a\x00"}, {Scope: "a", Key: "b"}, {Scope: "b"}, {Scope: "\xff"},
+		{},
+		{Scope: "a"},
+		{Scope: "a", Key: "a"},
+		{Scope: "a", Key: "a", Effect: "a"},
+		{Scope: "a", Key: "a", Effect: "b"},
+		{Scope: "a", Key: "a\x00"},
+		{Scope: "a", Key: "b"},
+		{Scope: "b"},
+		{Scope: "\xff"},
 	}
 	for i, a := range ordered {
 		for j, b := range ordered {

@@ -128,16 +128,16 @@ func (o *Options) resolve() (Options, error) {
 func (o *Options) check() error {
 	var errs []error
 	if o.Concurrency < 0 || o.Pollers < 0 || o.Grace < 0 || o.SettleTimeout < 0 {
-		errs = append(errs, errors.New("Concurrency, Pollers, Grace and SettleTimeout must not be negative"))
+		errs = append(errs, errors.New("options Concurrency, Pollers, Grace and SettleTimeout must not be negative"))
 	}
 	if o.Visibility != 0 && o.Visibility < minVisibility || o.Visibility > maxVisibility || o.Visibility%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("Visibility must be whole seconds between 3s and 12h, not %v", o.Visibility))
+		errs = append(errs, fmt.Errorf("option Visibility must be whole seconds between 3s and 12h, not %v", o.Visibility))
 	}
 	if o.Wait < time.Second || o.Wait > 20*time.Second || o.Wait%time.Second != 0 {
-		errs = append(errs, fmt.Errorf("Wait must be whole seconds between 1s and 20s, not %v", o.Wait))
+		errs = append(errs, fmt.Errorf("option Wait must be whole seconds between 1s and 20s, not %v", o.Wait))
 	}
 	if d := o.DeadLetter; d.kind == copied && (d.url == "" || strings.HasPrefix(d.url, "arn:")) {
-		errs = append(errs, fmt.Errorf("DeadLetter must be the URL of a queue, not %q", d.url))
+		errs = append(errs, fmt.Errorf("option DeadLetter must be the URL of a queue, not %q", d.url))
 	}
 	return errors.Join(errs...)
 }

@@ -40,7 +40,7 @@ func BenchmarkCoalescing(b *testing.B) {
 }
 
 func coalesce(b *testing.B, guarded, single store.Store, workers int) {
-	scope := "bench/" + rand.Text()
+	scope := "bench-" + rand.Text()
 	counting := &countingStore{Store: guarded}
 	g, err := secondrun.New(scope, counting, nil)
 	if err != nil {

@@ -66,7 +66,7 @@ var stores = []string{"postgres", "redis", "sqlite"}
 // newBench prepares the named store and an SQS queue with a dead-letter queue.
 func newBench(t *testing.T, kind string) *bench {
 	b := &bench{t: t, gate: map[string]chan struct{}{}, change: make(chan struct{})}
-	b.conf = config{Store: kind, Lease: time.Second, Grace: 500 * time.Millisecond, Slots: 10, Scope: "crashtest/" + rand.Text()}
+	b.conf = config{Store: kind, Lease: time.Second, Grace: 500 * time.Millisecond, Slots: 10, Scope: "crashtest-" + rand.Text()}
 	switch kind {
 	case "postgres":
 		b.conf.DSN = testenv.Get(t, testenv.PostgresVar)

@@ -58,8 +58,8 @@ func (f *fresh) next(ctx context.Context) bool {
 // floor is the least that any store in a map must do: insert, update, delete.
 func floor(live, n int) time.Duration {
 	type record struct {
-		token store.Token
-		end   int64
+		_   store.Token // as large as a real one
+		end int64
 	}
 	all := ids(8 * live)
 	m := map[string]record{}

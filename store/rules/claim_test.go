@@ -13,9 +13,8 @@ import (
 func TestMain(m *testing.M) { leaktest.Main(m) }
 
 var (
-	now    = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
-	before = now.Add(-time.Second)
-	later  = now.Add(time.Second)
+	now   = time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC)
+	later = now.Add(time.Second)
 
 	owner, judge, stranger     = store.Token{1}, store.Token{2}, store.Token{3}
 	parentToken, anotherParent = store.Token{4}, store.Token{5}
@@ -126,8 +125,10 @@ func TestClaimTable(t *testing.T) {
 		{"7 exhausted, kept", exhausted, keeping, store.Failed, store.StateFailed, 3},
 		{"8 terminal", terminal, budget(1, 1), store.Granted, store.StateClaimed, 4},
 		{"8 exhausted", exhausted, budget(1, 1), store.Granted, store.StateClaimed, 4},
-		{"8 unknown deliveries", with(terminal, func(r *rules.Record) { r.Delivery = "" }),
-			func(r *store.ClaimRequest) { r.Delivery = "" }, store.Granted, store.StateClaimed, 4},
+		{
+			"8 unknown deliveries", with(terminal, func(r *rules.Record) { r.Delivery = "" }),
+			func(r *store.ClaimRequest) { r.Delivery = "" }, store.Granted, store.StateClaimed, 4,
+		},
 		{"9 lease over, failures", over, budget(1, 0), store.Exhausted, store.StateFailed, 3},
 		{"9 lease over, crashes", over, budget(0, 1), store.Exhausted, store.StateFailed, 3},
 		{"9 transient", transient, budget(1, 0), store.Exhausted, store.StateFailed, 3},

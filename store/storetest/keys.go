@@ -179,7 +179,11 @@ func contents() [][]byte {
 		bytes256 = append(bytes256, byte(i))
 	}
 	return [][]byte{
-		nil, {}, {0}, {0xff}, []byte("null"), []byte(`\x00`), []byte("\r\n"), bytes256,
+		nil,
+		{},
+		{0},
+		{0xff},
+		[]byte("null"), []byte(`\x00`), []byte("\r\n"), bytes256,
 		bytes.Repeat(bytes256, 256), bytes.Repeat([]byte{0}, 64<<10+1), bytes.Repeat([]byte("x"), store.MaxPayload),
 	}
 }
