@@ -110,7 +110,8 @@ func (c *core) take(msgs []*Message, received time.Time) []*item {
 	for i, m := range msgs {
 		it := &item{Message: m, receipt: m.handle(), received: received}
 		it.hold = c.holds.Add(it, received.Add(c.opt.Visibility), func(cause error) { c.lost(it, cause) })
-		it.hold.Limit(received.Add(maxVisibility-cancelBefore), ErrVisibilityLimit)
+		it.hold.Limit(received.Add(maxVisibility-endBefore), nil)
+		it.limit = time.AfterFunc(time.Until(received)+maxVisibility-cancelBefore, func() { c.lost(it, ErrVisibilityLimit) })
 		items[i] = it
 	}
 	return items

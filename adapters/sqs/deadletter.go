@@ -49,7 +49,7 @@ func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) bool {
 	case discarded:
 		c.remove(ctx, it, EventDeadLettered, d.Err)
 	default: // the redrive policy counts receives: the message must come back to be moved
-		it.hold.Stop()
+		it.letGo()
 		c.hide(ctx, []*item{it}, redriveDelay, d.Err)
 		return false
 	}

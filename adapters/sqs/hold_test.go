@@ -126,33 +126,6 @@ func TestB03_HungExtensions(t *testing.T) {
 	})
 }
 
-// B04, U07 (iii): the handler is cancelled before the 12 hours end, with a cause
-// of its own, and SQS was never asked for more than it allows.
-func TestB04_TwelveHours(t *testing.T) {
-	inBubble(t, nil, "", &secondrun.Options{MaxRuntime: 48 * time.Hour}, func(r *rig) {
-		r.send("k")
-		start := time.Now()
-		ends := make(chan ending, 10)
-		r.start(func(ctx context.Context, _ string) error {
-			<-ctx.Done()
-			ends <- ending{time.Since(start), context.Cause(ctx)}
-			return nil
-		})
-		end := <-ends
-		after, cause := end.after, end.cause
-		r.sleep(time.Hour)
-		if !errors.Is(cause, sqsadapter.ErrVisibilityLimit) || after >= 12*time.Hour || after < 12*time.Hour-time.Minute {
-			r.t.Errorf("cancelled after %v with %v", after, cause)
-		}
-		for _, c := range r.srv.Calls(extend) {
-			if c.Code != "" {
-				r.t.Fatalf("an extension at %v was refused: %s", c.At.Sub(start), c.Code)
-			}
-		}
-		r.settled(1)
-	})
-}
-
 // The default MaxRuntime lies below the 12 hours.
 func TestB04_MaxRuntimeComesFirst(t *testing.T) {
 	inBubble(t, nil, "", nil, func(r *rig) {

@@ -14,8 +14,9 @@ type item struct {
 	receipt  string // its handle, which does not change
 	received time.Time
 	hold     *secondrun.Hold
-	unseen   error // why Options.View could not look into it
-	settled  bool  // nothing is left to tell the queue
+	limit    *time.Timer // cancels the handler before the 12 hours end
+	unseen   error       // why Options.View could not look into it
+	settled  bool        // nothing is left to tell the queue
 
 	mu      sync.Mutex
 	attempt *secondrun.Attempt // nil until it is claimed; written under mu, by whoever runs the item
@@ -39,6 +40,12 @@ func (it *item) claimed(a *secondrun.Attempt) (lost error) {
 	defer it.mu.Unlock()
 	it.attempt = a
 	return it.cause
+}
+
+// letGo ends the extensions, and waits for the one in flight.
+func (it *item) letGo() {
+	it.limit.Stop()
+	it.hold.Stop()
 }
 
 func (it *item) isDead() bool {

@@ -72,14 +72,14 @@ func (c *core) untilMoved(head *item) time.Duration {
 
 // leave lets a message come back when its visibility timeout ends.
 func (c *core) leave(ctx context.Context, it *item, cause error) {
-	it.hold.Stop()
+	it.letGo()
 	c.emit(ctx, Event{Kind: EventLeft, Message: it.Message, Err: cause})
 }
 
 // remove deletes a message. The beat in flight is waited for: one that lands
 // after the delete looks like a lost hold.
 func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error) {
-	it.hold.Stop()
+	it.letGo()
 	span := c.tel.startSettle(ctx, it.Message, opAck)
 	errs := c.deletes.retrying([]entry{{handle: it.receipt}}, time.Now().Add(c.opt.SettleTimeout))
 	c.tel.endSettle(span, it.Message, errs[0])
@@ -95,7 +95,7 @@ func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error
 func (c *core) deferred(ctx context.Context, items []*item, delay time.Duration, cause error) {
 	var held []*item
 	for _, it := range items {
-		it.hold.Stop()
+		it.letGo()
 		if it.isDead() {
 			c.leave(ctx, it, cause)
 			continue
