@@ -62,6 +62,10 @@ build386: ## build for 32 bits and run there what needs no server
 golden: ## the released record and wire formats against their golden files
 	go test -count=1 -run 'Golden' ./...
 
+.PHONY: dashboards
+dashboards: ## Prometheus rules by promtool, and every dashboard query against a real Prometheus
+	scripts/check-dashboards.sh
+
 .PHONY: cover
 cover: ## coverage of the library by all of its tests
 	$(services) go test -timeout=15m -coverpkg=./adapters/...,./keyfn/...,./middleware/...,./store/... -coverprofile=cover.out ./...
