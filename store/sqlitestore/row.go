@@ -4,6 +4,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -203,8 +204,9 @@ func fromMicros(us int64) time.Time {
 
 // roundUp makes d a whole number of microseconds, never less than it was.
 func roundUp(d time.Duration) time.Duration {
-	if r := d.Truncate(time.Microsecond); r < d {
-		return r + time.Microsecond
+	r := d.Truncate(time.Microsecond)
+	if r < d && r <= math.MaxInt64-time.Microsecond {
+		r += time.Microsecond
 	}
-	return d
+	return r
 }

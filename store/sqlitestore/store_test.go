@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -277,5 +278,30 @@ func TestClosed(t *testing.T) {
 	cancel()
 	if _, err := s.Claim(ctx, []store.ClaimRequest{request("k")}); !errors.Is(err, context.Canceled) {
 		t.Error(err)
+	}
+}
+
+// "For ever" does not turn into the past.
+func TestLongestDuration(t *testing.T) {
+	s := open(t, newPath(t), nil)
+	id := store.ID{Scope: "s", Key: "k"}
+	first := store.ClaimRequest{ID: id, Token: store.NewToken(), Lease: math.MaxInt64, Retention: math.MaxInt64}
+	second := first
+	second.Token = store.NewToken()
+	for _, x := range []struct {
+		q    store.ClaimRequest
+		want store.Verdict
+	}{{first, store.Granted}, {second, store.Busy}} {
+		c, err := s.Claim(t.Context(), []store.ClaimRequest{x.q})
+		if err != nil || c[0].Verdict != x.want {
+			t.Fatalf("%+v, %v; want %v", c, err, x.want)
+		}
+	}
+	_, err := s.Settle(t.Context(), []store.Settlement{{ID: id, Token: first.Token, Kind: store.Succeed, Retention: math.MaxInt64}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c, err := s.Claim(t.Context(), []store.ClaimRequest{second}); err != nil || c[0].Verdict != store.Done {
+		t.Fatalf("%+v, %v", c, err)
 	}
 }
