@@ -309,7 +309,7 @@ func (a *Attempt) giveBack(after time.Duration) {
 	a.g.tel.released(releasedUnstarted)
 	s := store.Settlement{
 		ID: a.id, Token: a.req.Token, Kind: store.Release,
-		NotBefore: after, Retention: a.g.opt.FailureRetention + after,
+		NotBefore: after, Retention: a.g.opt.keepFor(after),
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), a.g.opt.CallTimeout)
 	defer cancel()

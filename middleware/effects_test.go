@@ -3,6 +3,7 @@ package secondrun_test
 import (
 	"context"
 	"errors"
+	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -319,6 +320,11 @@ func TestEffectsMayFinishWhileTheGuardDrains(t *testing.T) {
 // A record lives on while its key waits for the next attempt, and its effects
 // with it.
 func TestEffectsOutliveALongWait(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		p := process(f.g, func(context.Context, msg) error { return secondrun.RetryAfter(errBad, math.MaxInt64) })
+		is(f, "action", p.Process(f.Context(), delivery("a")).Action, secondrun.Retry)
+		decided(f, p.Process(f.Context(), delivery("a")), secondrun.Retry, false, secondrun.ErrBusy)
+	})
 	bubble(t, &secondrun.Options{FailureRetention: time.Minute}, func(f *fixture) {
 		charges, fails := 0, true
 		p := process(f.g, func(ctx context.Context, _ msg) error {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"math"
 	"os"
 	"time"
 
@@ -154,6 +155,14 @@ const (
 	ProbeDone                       // record the success without a run
 	ProbeNotDone                    // run
 )
+
+// keepFor is how long a record is kept that waits: the wait must not outlive it.
+func (o *Options) keepFor(wait time.Duration) time.Duration {
+	if o.FailureRetention > math.MaxInt64-wait {
+		return math.MaxInt64
+	}
+	return o.FailureRetention + wait
+}
 
 const day = 24 * time.Hour
 

@@ -38,7 +38,7 @@ func (a *Attempt) record(ctx context.Context, o *outcome) Decision {
 	}
 	s := store.Settlement{
 		ID: a.id, Token: a.req.Token, Kind: o.kind, Payload: o.payload,
-		NotBefore: o.after, Retention: a.g.opt.FailureRetention + o.after, // a wait must not outlive the record
+		NotBefore: o.after, Retention: a.g.opt.keepFor(o.after),
 	}
 	if o.kind == store.Succeed {
 		s.Retention = a.g.opt.Retention
