@@ -173,10 +173,34 @@ func (e *effectClaim) do(ctx context.Context, into any, fn func(context.Context)
 	e.beat = g.beats.add(g.leases, &store.Lease{ID: e.req.ID, Token: e.req.Token},
 		sent.Add(c.Remaining-g.leases.margin), e.run.attempt.leaseLost)
 	g.beats.limit(e.beat, e.run.attempt.sent.Add(g.opt.MaxRuntime), nil)
-	if c.Takeover && policy.Probe != nil {
+	probed := c.Takeover && policy.Probe != nil
+	if cause := e.late(ctx); cause != nil {
+		if probed { // the next owner asks
+			g.beats.stop(e.beat)
+		} else {
+			e.settle(store.Release, nil)
+		}
+		return cause
+	}
+	if probed {
 		return e.probe(ctx, policy, into, fn)
 	}
 	return e.perform(ctx, fn)
+}
+
+// late says why nothing must begin although the claim was granted: the handler
+// was cancelled meanwhile, or the process stood still for so long that its
+// leases may be over, and nobody has noticed yet.
+func (e *effectClaim) late(ctx context.Context) error {
+	a, beats := e.run.attempt, &e.run.g.beats
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case beats.left(e.beat) <= 0, !a.shared.completing.Load() && beats.left(a.beat) <= 0:
+		a.abort(ErrLeaseLost)
+		return e.give(ErrLeaseLost)
+	}
+	return nil
 }
 
 // give marks the run: its claim is given back, whatever the handler returns.

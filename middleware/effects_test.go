@@ -343,3 +343,23 @@ func TestEffectsOutliveALongWait(t *testing.T) {
 		is(f, "charges", charges, 1)
 	})
 }
+
+// What was cancelled while its claim was on the way does not begin.
+func TestEffectDoesNotBeginAfterACancellation(t *testing.T) {
+	bubble(t, nil, func(f *fixture) {
+		charged := false
+		var a *secondrun.Attempt
+		a = process(f.g, func(ctx context.Context, _ msg) error {
+			f.faults.on(only("claim", fault{delay: 2 * time.Second}))
+			time.AfterFunc(time.Second, func() { a.Lose(secondrun.ErrHoldLost) })
+			err := secondrun.OnceFunc(ctx, "charge", func(context.Context) error { charged = true; return nil })
+			isError(f, err, secondrun.ErrHoldLost)
+			return err
+		}).Claim(f.Context(), []secondrun.Delivery{delivery("a")})[0]
+		is(f, "action", a.Run(f.Context()).Action, secondrun.Retry)
+		is(f, "charged", charged, false)
+		is(f, "effect", f.effect("a", "charge").State, store.StateReleased)
+		f.faults.on(nil)
+		decided(f, process(f.g, nothing).Process(f.Context(), delivery("a")), secondrun.Ack, true, nil)
+	})
+}
