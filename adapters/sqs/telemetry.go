@@ -53,10 +53,7 @@ func newTelemetry(g *secondrun.Guard, queueURL string) *telemetry {
 		t.results[k] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(t.common[:2:2], attribute.String(labelResult, k.String()))...))}
 	}
 	t.receive = t.options(opReceive, opReceive, trace.SpanKindClient)
-	t.process = append(t.options(opProcess, opProcess, trace.SpanKindConsumer), trace.WithNewRoot())
-	if t.MessageParent {
-		t.process = t.process[:len(t.process)-1]
-	}
+	t.process = t.options(opProcess, opProcess, trace.SpanKindConsumer)
 	t.settle = map[string][]trace.SpanStartOption{}
 	for _, op := range []string{opAck, opNack, opDeadLetter} {
 		t.settle[op] = t.options(op, typeSettle, trace.SpanKindClient)
