@@ -2,6 +2,7 @@ package oteltest
 
 import (
 	"context"
+	"math/rand/v2"
 	"slices"
 	"strconv"
 	"testing"
@@ -72,10 +73,10 @@ func BenchmarkTelemetryRatio(b *testing.B) {
 			}
 			run, n := runName(), 0
 			for b.Loop() {
-				for i, h := range handlers {
+				for _, i := range rand.Perm(len(handlers)) { // who comes after whom matters
 					n++
 					start := time.Now()
-					h(run + strconv.Itoa(n))
+					handlers[i](run + strconv.Itoa(n))
 					times[i] = append(times[i], time.Since(start))
 				}
 			}
