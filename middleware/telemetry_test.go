@@ -2,6 +2,7 @@ package secondrun_test
 
 import (
 	"context"
+	"fmt"
 	"strconv"
 	"testing"
 
@@ -22,6 +23,18 @@ func TestTelemetryCostsLittleUntilItIsConfigured(t *testing.T) {
 			}
 		})
 	}
+}
+
+func ExampleTelemetry() {
+	st := memstore.New(nil)
+	g, err := secondrun.New("orders", st, &secondrun.Options{
+		OnEvent: secondrun.LogEvents(nil), // log/slog; nil is slog.Default
+		Telemetry: &secondrun.Telemetry{ // nil: the global providers
+			StoreSpans: true,
+		},
+	})
+	fmt.Println(g.Scope(), err)
+	// Output: orders <nil>
 }
 
 func allocations(t *testing.T, off bool, key func(int) string) float64 {
