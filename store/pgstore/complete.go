@@ -73,6 +73,7 @@ func WrapTx[M any](st *Store, db Beginner, fn func(ctx context.Context, tx pgx.T
 			return wrap("begin", err)
 		}
 		defer tx.Rollback(context.WithoutCancel(ctx)) //nolint:errcheck // without effect after a commit
+		ctx = keepingResult(ctx)
 		if err := fn(ctx, tx, m); err != nil {
 			return err
 		}
@@ -81,4 +82,21 @@ func WrapTx[M any](st *Store, db Beginner, fn func(ctx context.Context, tx pgx.T
 		}
 		return wrap("commit", tx.Commit(ctx))
 	}
+}
+
+// keepingResult returns a context in which no result, as WrapTx has none, stands
+// for the one that fn has completed with before, if it has.
+func keepingResult(ctx context.Context) context.Context {
+	held := store.HeldFrom(ctx)
+	if held == nil {
+		return ctx
+	}
+	inner, last := *held, []byte(nil)
+	inner.Encode = func(result any) []byte {
+		if result != nil || last == nil {
+			last = held.Encode(result)
+		}
+		return last
+	}
+	return store.WithHeld(ctx, &inner)
 }
