@@ -52,6 +52,7 @@
 //	in a cluster:      +cluster|slots +command
 //	for Inspector:     +scan +hgetall
 //	for Admin:         +hgetall +hdel
+//	for Counter:       +scan +getrange
 //
 // Without info and script|load the store works, unchecked and with a warning.
 package redisstore

@@ -125,7 +125,22 @@ func pipeline(ctx context.Context, c redis.UniversalClient, calls []*call) {
 	for _, c := range calls {
 		_ = pipe.Process(ctx, c.cmd)
 	}
-	_, _ = pipe.Exec(ctx) // every command has its own error
+	_, err := pipe.Exec(ctx)
+	unanswered(calls, err)
+}
+
+// unanswered gives the error of a pipeline to the commands that have neither an
+// answer nor an error of their own: go-redis leaves them blank when it got no
+// connection at all.
+func unanswered(calls []*call, err error) {
+	if err == nil {
+		return
+	}
+	for _, c := range calls {
+		if c.cmd.Err() == nil && c.cmd.Val() == nil {
+			c.cmd.SetErr(err)
+		}
+	}
 }
 
 // sendAndWait sends the calls of each master together with a WAIT on the same
@@ -150,7 +165,8 @@ func (b *batchOf) sendAndWait(ctx context.Context, calls []*call) error {
 		}
 		wait := redis.NewIntCmd(ctx, "wait", b.store.waitReplicas, b.store.waitTimeout.Milliseconds())
 		_ = pipe.Process(ctx, wait)
-		_, _ = pipe.Exec(ctx)
+		_, err := pipe.Exec(ctx)
+		unanswered(group, err)
 		b.judge(ctx, group, wait)
 	}
 	return nil
