@@ -78,6 +78,7 @@ func TestEvents(t *testing.T) {
 		run("i", func(ctx context.Context, _ msg) error {
 			_, err := f.faults.ForceRelease(ctx, f.record("i").ID, "test")
 			<-ctx.Done()
+			time.Sleep(time.Millisecond) // the cancellation comes first, then its event
 			return err
 		})
 		check(f, "verdict lease-lost run settled")

@@ -23,10 +23,13 @@ type Options struct {
 	Lease time.Duration
 	// Retention is how long a success is kept. It must cover the longest time
 	// after which a message can come back: the broker's retention, the
-	// dead-letter queue's, and a replay by hand. Zero means 30 days.
+	// dead-letter queue's, and a replay by hand; and it must be longer than the
+	// longest run, or the record of a run that crashed late is gone before
+	// somebody can take over. Zero means 30 days.
 	Retention time.Duration
-	// FailureRetention is the same for everything that is not a success. Zero
-	// means 30 days.
+	// FailureRetention is the same for everything that is not a success; it also
+	// bounds how long the effects of a handler that has not succeeded are
+	// remembered. Zero means 30 days.
 	FailureRetention time.Duration
 	// MaxRuntime ends a run's renewals and cancels its context with
 	// [ErrMaxRuntime]. A handler that then returns its context's error has
@@ -107,7 +110,8 @@ type Options struct {
 	SettleTimeout time.Duration
 
 	// Telemetry says where spans and metrics go. Nil means the global providers
-	// of OpenTelemetry, which do nothing until the program sets them.
+	// of OpenTelemetry, which do nothing until the program sets them; in
+	// [Guard.Sub] it means the parent's.
 	Telemetry *Telemetry
 	// OnEvent is told everything that happens. It is called synchronously on
 	// the path of the work and must return quickly.
