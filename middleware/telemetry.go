@@ -54,9 +54,6 @@ type Telemetry struct {
 // Adapters record with them.
 func (g *Guard) Telemetry() Telemetry { return g.opt.Telemetry.resolve() }
 
-// Label returns what metrics call the guard's scope: see [Telemetry].SubScopes.
-func (g *Guard) Label() string { return g.label }
-
 // ObserveHold records how long a run took of the broker's hold on its delivery.
 // Adapters call it; the ratio to the lease is recorded by itself.
 func (g *Guard) ObserveHold(ctx context.Context, took, hold time.Duration) {

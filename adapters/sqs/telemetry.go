@@ -2,6 +2,8 @@ package sqsadapter
 
 import (
 	"context"
+	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -41,6 +43,10 @@ func newTelemetry(g *secondrun.Guard, queueURL string) *telemetry {
 	}
 	t.tracer = t.TracerProvider.Tracer(tracerName)
 	t.common = []attribute.KeyValue{attribute.String(attrSystem, systemSQS), attribute.String(attrDestination, queue)}
+	results := slices.Clip(t.common)
+	if u, err := url.Parse(queueURL); err == nil && u.Hostname() != "" {
+		t.common = append(t.common, attribute.String(attrServer, u.Hostname()))
+	}
 	var err error
 	t.messages, err = t.MeterProvider.Meter(tracerName).Int64Counter(metricMessages, metric.WithUnit("{message}"),
 		metric.WithDescription("Messages by what the adapter did with them"))
@@ -50,7 +56,7 @@ func newTelemetry(g *secondrun.Guard, queueURL string) *telemetry {
 	}
 	t.results = map[EventKind][]metric.AddOption{}
 	for _, k := range []EventKind{EventReceived, EventDeleted, EventDeferred, EventSettleFailed, EventDeadLettered, EventLeft} {
-		t.results[k] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(t.common[:2:2], attribute.String(labelResult, k.String()))...))}
+		t.results[k] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(results, attribute.String(labelResult, k.String()))...))}
 	}
 	t.receive = t.options(opReceive, opReceive, trace.SpanKindClient)
 	t.process = t.options(opProcess, opProcess, trace.SpanKindConsumer)
@@ -65,7 +71,7 @@ func newTelemetry(g *secondrun.Guard, queueURL string) *telemetry {
 func (t *telemetry) options(op, kind string, k trace.SpanKind) []trace.SpanStartOption {
 	return []trace.SpanStartOption{
 		trace.WithSpanKind(k),
-		trace.WithAttributes(append(t.common[:2:2], attribute.String(attrOperation, op), attribute.String(attrOperationType, kind))...),
+		trace.WithAttributes(append(slices.Clip(t.common), attribute.String(attrOperation, op), attribute.String(attrOperationType, kind))...),
 	}
 }
 
@@ -76,7 +82,7 @@ func (t *telemetry) received(ctx context.Context, since time.Time, msgs []*Messa
 		return
 	}
 	t.messages.Add(ctx, int64(len(msgs)), t.results[EventReceived]...)
-	_, span := t.tracer.Start(ctx, t.names[opReceive], append(t.receive[:2:2], trace.WithTimestamp(since))...)
+	_, span := t.tracer.Start(ctx, t.names[opReceive], append(slices.Clip(t.receive), trace.WithTimestamp(since))...)
 	defer span.End()
 	if !span.IsRecording() {
 		return

@@ -19,6 +19,7 @@ const (
 	attrOperationType = "messaging.operation.type"
 	typeSettle        = "settle" // of opAck, opNack and opDeadLetter; the others are types themselves
 	attrDestination   = "messaging.destination.name"
+	attrServer        = "server.address"
 	attrMessageID     = "messaging.message.id"
 	attrBatchCount    = "messaging.batch.message_count"
 	attrErrorType     = "error.type"

@@ -84,7 +84,7 @@ func (q *queue) send(id string, attributes map[string]string) {
 func (q *queue) conventions(s tracetest.SpanStub, kind trace.SpanKind, op, opType string) {
 	q.Helper()
 	q.has(s, map[string]string{
-		"messaging.system": "aws_sqs", "messaging.destination.name": "orders",
+		"messaging.system": "aws_sqs", "messaging.destination.name": "orders", "server.address": "sqstest.invalid",
 		"messaging.operation.name": op, "messaging.operation.type": opType,
 	})
 	if s.SpanKind != kind {
