@@ -24,6 +24,7 @@ import (
 // queue is a queue with a consumer of its messages.
 type queue struct {
 	*rig
+	srv    *sqstest.Server
 	client *sqs.Client
 	url    string
 }
@@ -45,7 +46,7 @@ func consuming(t *testing.T, change func(*secondrun.Options), h func(context.Con
 		if err != nil {
 			t.Fatal(err)
 		}
-		q := &queue{r, srv.Client(), url}
+		q := &queue{r, srv, srv.Client(), url}
 		c, err := sqsadapter.NewConsumer(q.client, url, secondrun.Wrap(r.g, func(m keyfn.Message) (string, error) {
 			id, err := keyfn.JSON("id")(m)
 			return canaryKey + id, err
@@ -155,6 +156,31 @@ func TestSQSDeadLettersAndDeferrals(t *testing.T) {
 		q.counted(1, "secondrun.sqs.messages", "result=deferred")
 		if !strings.Contains(q.logged(), "event=dead-lettered") {
 			q.Errorf("no line about the dead letter: %s", q.logged())
+		}
+	})
+}
+
+func TestSQSCallsThatFail(t *testing.T) {
+	consuming(t, nil, func(context.Context, *sqsadapter.Message) error { return nil }, func(q *queue) {
+		q.srv.Fault("ReceiveMessage", sqstest.Times(20, sqstest.Fault{Code: "OverLimit", Message: canaryError}))
+		time.Sleep(time.Minute)
+		receive := q.last("receive orders")
+		q.has(receive, map[string]string{"error.type": "OverLimit"})
+		q.status(receive.Status.Code, codes.Error, "the receive")
+		time.Sleep(10 * time.Minute)
+		q.srv.Fault("DeleteMessageBatch", func(sqstest.Call) *sqstest.Fault {
+			return &sqstest.Fault{Code: "ReceiptHandleIsInvalid", Message: canaryError, FailEntries: func(int, string) bool { return true }}
+		})
+		q.send("1", nil)
+		time.Sleep(20 * time.Second)
+		process, ack := q.named("process orders")[0], q.named("ack orders")[0]
+		q.has(ack, map[string]string{"error.type": "ReceiptHandleIsInvalid"})
+		q.has(process, map[string]string{"secondrun.settled": "settle-failed", "error.type": "settle-failed"})
+		if q.metric("secondrun.sqs.messages", "result=settle-failed") == 0 {
+			q.Error("failed settlements are not counted")
+		}
+		if !strings.Contains(q.logged(), "event=poll-failed") || !strings.Contains(q.logged(), "error_type=ReceiptHandleIsInvalid") {
+			q.Errorf("log: %s", q.logged())
 		}
 	})
 }
