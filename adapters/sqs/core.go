@@ -138,7 +138,7 @@ func (c *core) tell(a *secondrun.Attempt, cause error) {
 func (c *core) claim(ctx context.Context, items []*item) {
 	ds := make([]secondrun.Delivery, len(items))
 	for i, it := range items {
-		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Context: c.tel.begin(it.Message)}
+		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Context: c.tel.begin(context.Background(), it.Message)}
 	}
 	for i, a := range c.p.Claim(ctx, ds) {
 		if cause := items[i].claimed(a); cause != nil {

@@ -37,7 +37,7 @@ func newTelemetry(g *secondrun.Guard, queueURL string) *telemetry {
 	if t.Off {
 		return nil
 	}
-	queue := queueURL[strings.LastIndexByte(queueURL, '/')+1:]
+	queue := queueURL[strings.LastIndexAny(queueURL, "/:")+1:] // an ARN has colons
 	for _, op := range []string{opReceive, opProcess, opAck, opNack, opDeadLetter} {
 		t.names[op] = op + " " + queue
 	}
@@ -97,15 +97,17 @@ func (t *telemetry) received(ctx context.Context, since time.Time, msgs []*Messa
 	}
 }
 
-// begin starts the span of a message's processing, which ends when the message
-// is settled, and returns the context for its claim.
-func (t *telemetry) begin(m *Message) context.Context {
-	if t == nil {
+// begin starts the span of a message's processing, unless it has begun. It ends
+// when the message is settled. It returns the context for the claim.
+func (t *telemetry) begin(ctx context.Context, m *Message) context.Context {
+	switch {
+	case t == nil:
 		return nil
+	case m.span != nil:
+		return trace.ContextWithSpan(ctx, m.span)
 	}
-	ctx := context.Background()
-	if t.MessageParent {
-		ctx = trace.ContextWithRemoteSpanContext(ctx, t.extract(m))
+	if sc := t.parent(m); sc.IsValid() {
+		ctx = trace.ContextWithRemoteSpanContext(ctx, sc)
 	}
 	ctx, span := t.tracer.Start(ctx, t.names[opProcess], t.process...)
 	if !span.IsRecording() && !span.SpanContext().IsValid() {
@@ -119,6 +121,14 @@ func (t *telemetry) begin(m *Message) context.Context {
 		}
 	}
 	return ctx
+}
+
+// parent is the trace context of a message that is a parent and not a link.
+func (t *telemetry) parent(m *Message) trace.SpanContext {
+	if !t.MessageParent {
+		return trace.SpanContext{}
+	}
+	return t.extract(m)
 }
 
 func (t *telemetry) link(span trace.Span, m *Message) {
@@ -199,6 +209,9 @@ func errorType(err error) string {
 func (m *Message) TraceHeader(name string) string {
 	if v := m.Header(name); len(v) > 0 {
 		return v[0]
+	}
+	if v, ok := m.Raw.MessageAttributes[name]; ok && v.StringValue != nil { // outside of the view
+		return *v.StringValue
 	}
 	if strings.EqualFold(name, xrayHeader) {
 		return m.Raw.Attributes[xrayAttribute]

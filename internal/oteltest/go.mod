@@ -5,6 +5,7 @@ go 1.26.0
 replace github.com/secondrun/secondrun => ../..
 
 require (
+	github.com/aws/aws-lambda-go v1.46.0
 	github.com/aws/aws-sdk-go-v2 v1.36.5
 	github.com/aws/aws-sdk-go-v2/service/sqs v1.38.8
 	github.com/redis/go-redis/v9 v9.7.3

@@ -63,8 +63,9 @@ type Options struct {
 
 // Handler handles SQS events. It is safe for concurrent use.
 type Handler struct {
-	p   *secondrun.Processor
-	opt Options
+	p      *secondrun.Processor
+	opt    Options
+	queues queues
 }
 
 // New returns a handler of SQS events. It is an error when h does not take
@@ -123,6 +124,7 @@ func (h *Handler) Handle(ctx context.Context, event events.SQSEvent) (events.SQS
 	if busy := b.run(ctx, lanes(items, event), false); len(busy) > 0 {
 		b.run(ctx, busy, true)
 	}
+	b.end(ctx, items)
 	return report(items), nil
 }
 
@@ -179,6 +181,7 @@ func (b *batch) claim(ctx context.Context, items []*item) {
 	ds := make([]secondrun.Delivery, len(items))
 	for i, it := range items {
 		ds[i] = b.delivery(it)
+		ds[i].Context = b.begin(ctx, it)
 	}
 	for i, a := range b.h.p.Claim(ctx, ds) {
 		items[i].attempt = a
