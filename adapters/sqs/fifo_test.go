@@ -11,19 +11,19 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
+	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
 
 	sqsadapter "github.com/secondrun/secondrun/adapters/sqs"
 	"github.com/secondrun/secondrun/adapters/sqs/sqstest"
 	secondrun "github.com/secondrun/secondrun/middleware"
 )
 
-const hide = extend // one operation does both
-
 // spy notes the batches in which messages were made visible or extended.
 type spy struct {
 	*sqs.Client
 	batches [][]int32
 	ids     []string // of receive attempts
+	expired []string // handles that are refused, once each
 }
 
 func (s *spy) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMessageVisibilityBatchInput, o ...func(*sqs.Options)) (*sqs.ChangeMessageVisibilityBatchOutput, error) {
@@ -32,7 +32,16 @@ func (s *spy) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMe
 		seconds = append(seconds, e.VisibilityTimeout)
 	}
 	s.batches = append(s.batches, seconds)
-	return s.Client.ChangeMessageVisibilityBatch(ctx, in, o...)
+	out, err := s.Client.ChangeMessageVisibilityBatch(ctx, in, o...)
+	for _, e := range in.Entries {
+		if i := slices.Index(s.expired, *e.ReceiptHandle); i >= 0 && err == nil {
+			s.expired = slices.Delete(s.expired, i, i+1)
+			out.Failed = append(out.Failed, types.BatchResultErrorEntry{
+				Id: e.Id, Code: aws.String("InvalidParameterValue"), Message: aws.String("The receipt handle has expired."), SenderFault: true,
+			})
+		}
+	}
+	return out, err
 }
 
 func (s *spy) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, o ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
@@ -195,29 +204,42 @@ func TestFIFO_CopyFails(t *testing.T) {
 	})
 }
 
-// A hold that is lost for good stops its group: the handles of the rest may be
-// as dead, and are not used if they are known to be.
+// A hold that is lost for good stops its group: at the head, whose handler is
+// cancelled, or behind it, where nothing starts, not even with GoOnWithoutHold.
+// Dead handles are not used.
 func TestFIFO_HoldLost(t *testing.T) {
-	for name, all := range map[string]bool{"of the head": false, "of the whole group": true} {
-		t.Run(name, func(t *testing.T) {
+	for _, c := range []struct {
+		lost  []int
+		goOn  bool
+		calls int // extensions, and settlements
+		order string
+	}{
+		{lost: []int{0}, calls: 2, order: "1123"},
+		{lost: []int{0, 1, 2}, calls: 1, order: "1123"},
+		{lost: []int{1}, calls: 2, order: "123"}, // 3 is given back
+		{lost: []int{1, 2}, calls: 1, order: "123"},
+		{lost: []int{1, 2}, goOn: true, calls: 1, order: "123"},
+	} {
+		t.Run(fmt.Sprintf("%v, going on: %v", c.lost, c.goOn), func(t *testing.T) {
 			inBubble(t, nil, ".fifo", nil, func(r *rig) {
 				s := &spy{Client: r.sdk}
 				r.client = s
-				r.srv.Fault(hide, sqstest.Times(1, sqstest.Fault{
-					Code: "InvalidParameterValue", Message: "The receipt handle has expired.",
-					FailEntries: func(i int, _ string) bool { return all || i == 0 },
-				}))
+				r.opt.GoOnWithoutHold = c.goOn
 				r.sendFIFO("g", "1", "2", "3")
-				r.start(func(ctx context.Context, key string) error { return sleeps(15*time.Second)(ctx, key) })
-				r.sleep(11 * time.Second)
-				if got := len(s.batches); all && got != 1 || !all && got != 2 {
-					r.t.Errorf("%d calls, visibility timeouts %v", got, s.batches)
+				r.start(sleeps(15 * time.Second))
+				r.sleep(time.Second)
+				for _, i := range c.lost {
+					s.expired = append(s.expired, r.srv.Queue(r.url).Messages()[i].ReceiptHandle)
+				}
+				r.sleep(15 * time.Second)
+				if got := len(s.batches); got != c.calls || len(r.started()) != 1 {
+					r.t.Errorf("%d calls, want %d: visibility timeouts %v; started %v", got, c.calls, s.batches, r.started())
 				}
 				r.sleep(20 * time.Minute)
-				if got := strings.Join(r.started(), ""); got != "1123" {
+				if got := strings.Join(r.started(), ""); got != c.order {
 					r.t.Errorf("order %s", got)
 				}
-				r.settled(4)
+				r.settled(len(c.order))
 			})
 		})
 	}

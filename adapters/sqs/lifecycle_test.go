@@ -55,6 +55,9 @@ func TestA12_GracePasses(t *testing.T) {
 		if !errors.Is(cause, secondrun.ErrShutdown) {
 			r.t.Errorf("cause = %v, want ErrShutdown", cause)
 		}
+		if c := r.srv.Queue(r.url).Counts(); c.InFlight != 1 {
+			r.t.Errorf("given back without the pause of a second: %+v", c)
+		}
 		rec, _ := r.record("k")
 		if rec.State != store.StateReleased || rec.Failures != 0 {
 			r.t.Errorf("record after the shutdown: %+v", rec)
