@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -21,6 +22,7 @@ import (
 // spy notes the batches in which messages were made visible or extended.
 type spy struct {
 	*sqs.Client
+	mu      sync.Mutex
 	batches [][]int32
 	ids     []string // of receive attempts
 	expired []string // handles that are refused, once each
@@ -31,6 +33,8 @@ func (s *spy) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMe
 	for _, e := range in.Entries {
 		seconds = append(seconds, e.VisibilityTimeout)
 	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	s.batches = append(s.batches, seconds)
 	out, err := s.Client.ChangeMessageVisibilityBatch(ctx, in, o...)
 	for _, e := range in.Entries {
@@ -45,8 +49,16 @@ func (s *spy) ChangeMessageVisibilityBatch(ctx context.Context, in *sqs.ChangeMe
 }
 
 func (s *spy) ReceiveMessage(ctx context.Context, in *sqs.ReceiveMessageInput, o ...func(*sqs.Options)) (*sqs.ReceiveMessageOutput, error) {
+	s.mu.Lock()
 	s.ids = append(s.ids, aws.ToString(in.ReceiveRequestAttemptId))
+	s.mu.Unlock()
 	return s.Client.ReceiveMessage(ctx, in, o...)
+}
+
+func (s *spy) seen() [][]int32 {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.batches)
 }
 
 // Rule 11: a failure gives the rest of the group back in the same call, no
@@ -65,8 +77,8 @@ func TestFIFO_OneCallNoSooner(t *testing.T) {
 			return nil
 		})
 		r.sleep(10 * time.Second)
-		if len(s.batches) != 1 || !slices.Equal(s.batches[0], []int32{17, 17}) {
-			r.t.Errorf("visibility timeouts %v, want 17 s for both of the rest, together", s.batches)
+		if batches := s.seen(); len(batches) != 1 || !slices.Equal(batches[0], []int32{17, 17}) {
+			r.t.Errorf("visibility timeouts %v, want 17 s for both of the rest, together", batches)
 		}
 		r.sleep(time.Minute)
 		r.settled(4)
@@ -100,18 +112,18 @@ func TestFIFO_WholeGroupIsHeld(t *testing.T) {
 			return nil
 		})
 		r.sleep(50 * time.Second)
-		if len(s.batches) < 4 {
-			r.t.Errorf("%d extensions in 50 s", len(s.batches))
+		if n := len(s.seen()); n < 4 {
+			r.t.Errorf("%d extensions in 50 s", n)
 		}
-		for _, b := range s.batches {
+		for _, b := range s.seen() {
 			if !slices.Equal(b, []int32{30, 30, 30}) {
 				r.t.Errorf("extension of %v, want all three", b)
 			}
 		}
 		r.sleep(15 * time.Second)
-		before := len(s.batches)
+		before := len(s.seen())
 		r.sleep(50 * time.Minute)
-		if n := len(s.batches) - before; n != 0 {
+		if n := len(s.seen()) - before; n != 0 {
 			r.t.Errorf("%d calls for messages that were given back", n)
 		}
 		r.sleep(time.Hour)
@@ -229,11 +241,13 @@ func TestFIFO_HoldLost(t *testing.T) {
 				r.start(sleeps(15 * time.Second))
 				r.sleep(time.Second)
 				for _, i := range c.lost {
+					s.mu.Lock()
 					s.expired = append(s.expired, r.srv.Queue(r.url).Messages()[i].ReceiptHandle)
+					s.mu.Unlock()
 				}
 				r.sleep(15 * time.Second)
-				if got := len(s.batches); got != c.calls || len(r.started()) != 1 {
-					r.t.Errorf("%d calls, want %d: visibility timeouts %v; started %v", got, c.calls, s.batches, r.started())
+				if got := len(s.seen()); got != c.calls || len(r.started()) != 1 {
+					r.t.Errorf("%d calls, want %d: visibility timeouts %v; started %v", got, c.calls, s.seen(), r.started())
 				}
 				r.sleep(20 * time.Minute)
 				if got := strings.Join(r.started(), ""); got != c.order {
