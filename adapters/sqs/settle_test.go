@@ -226,8 +226,12 @@ func TestStart_Refusals(t *testing.T) {
 			r.t.Error("a missing queue is no error")
 		}
 		for _, opt := range []sqsadapter.Options{
-			{Visibility: time.Second}, {Visibility: 13 * time.Hour}, {Visibility: 3500 * time.Millisecond},
-			{Wait: time.Minute}, {Concurrency: -1}, {Grace: -1},
+			{Visibility: time.Second},
+			{Visibility: 13 * time.Hour},
+			{Visibility: 3500 * time.Millisecond},
+			{Wait: time.Minute},
+			{Concurrency: -1},
+			{Grace: -1},
 		} {
 			if _, err := sqsadapter.NewConsumer(r.client, r.url, r.handler(r.guard, succeeds), &opt); err == nil {
 				r.t.Errorf("options %+v are no error", opt)

@@ -122,7 +122,6 @@ type mayhem struct {
 	change  func(*config)
 	end     chan struct{}
 	done    sync.WaitGroup
-	mu      sync.Mutex
 	running []*process
 	sizes   []int
 	names   []string
