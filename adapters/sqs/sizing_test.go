@@ -11,6 +11,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 
 	sqsadapter "github.com/secondrun/secondrun/adapters/sqs"
+	"github.com/secondrun/secondrun/adapters/sqs/sqstest"
 	secondrun "github.com/secondrun/secondrun/middleware"
 )
 
@@ -109,6 +110,74 @@ func TestHoldRatio(t *testing.T) {
 			r.t.Errorf("ratio %v of 15s to 30s, want 0.5 and at most a quarter more", got)
 		}
 		if got := r.warnings(); len(got) != 1 || !strings.Contains(got[0], "p99") {
+			r.t.Errorf("warnings %q", got)
+		}
+	})
+}
+
+// Who may not read the queue's attributes must say what becomes of dead letters,
+// and is told that nothing is checked.
+func TestStart_MayNotRead(t *testing.T) {
+	inBubble(t, nil, "", nil, func(r *rig) {
+		r.srv.Fault("GetQueueAttributes", func(sqstest.Call) *sqstest.Fault { return &sqstest.Fault{Code: "AccessDenied"} })
+		c, err := sqsadapter.NewConsumer(r.client, r.url, r.handler(r.guard, succeeds), nil)
+		r.must(err)
+		if err := c.Run(r.t.Context()); err == nil {
+			r.t.Error("started without a way for dead letters")
+		}
+		h, err := sqsadapter.NewHandler(r.t.Context(), r.client, r.url, r.handler(r.guard, succeeds), &r.opt)
+		r.must(err)
+		r.must(h.Handle(r.t.Context()))
+		r.send("k")
+		r.start(succeeds)
+		r.sleep(time.Second)
+		r.settled(1)
+		if got := r.warnings(); len(got) != 2 || !strings.Contains(got[0], "cannot be read") {
+			r.t.Errorf("warnings %q, want one of the handler and one of the consumer", got)
+		}
+	})
+}
+
+// A server that does not answer at the start is no reason to wait for ever.
+func TestStart_Hangs(t *testing.T) {
+	inBubble(t, nil, "", nil, func(r *rig) {
+		r.srv.Fault("GetQueueAttributes", func(sqstest.Call) *sqstest.Fault { return &sqstest.Fault{Delay: time.Hour} })
+		start := time.Now()
+		_, err := sqsadapter.NewHandler(r.t.Context(), r.client, r.url, r.handler(r.guard, succeeds), nil)
+		if d := time.Since(start); err == nil || d > time.Minute {
+			r.t.Errorf("%v after %v", err, d)
+		}
+	})
+}
+
+// The longest way back counts: of the queue that failures are copied to, and of
+// the one to which the redrive policy moves.
+func TestB16_BothDeadLetterQueues(t *testing.T) {
+	for name, days := range map[string]int{"copies": 14, "policy": 14, "neither": 1} {
+		inBubble(t, nil, "", &secondrun.Options{Retention: 10 * 24 * time.Hour}, func(r *rig) {
+			keeps := func(days int) map[string]string {
+				return map[string]string{"MessageRetentionPeriod": fmt.Sprint(days * 24 * 60 * 60)}
+			}
+			r.create("other", keeps(map[bool]int{true: days, false: 1}[name == "policy"]))
+			copies := r.create("copies", keeps(map[bool]int{true: days, false: 1}[name == "copies"]))
+			r.setPolicy(`{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:other","maxReceiveCount":"20"}`)
+			r.opt.DeadLetter = sqsadapter.To(copies)
+			r.start(succeeds)
+			r.sleep(time.Second)
+			if got := r.warnings(); (len(got) == 1) != (days == 14) {
+				r.t.Errorf("%s: warnings %q", name, got)
+			}
+		})
+	}
+}
+
+// FIFO queues need a larger budget, and are told so.
+func TestB16_FIFOBudget(t *testing.T) {
+	inBubble(t, nil, ".fifo", nil, func(r *rig) {
+		r.setPolicy(`{"deadLetterTargetArn":"arn:aws:sqs:us-east-1:000000000000:dead.fifo","maxReceiveCount":"8"}`)
+		r.start(succeeds)
+		r.sleep(time.Second)
+		if got := r.warnings(); len(got) != 1 || !strings.Contains(got[0], "FIFO") {
 			r.t.Errorf("warnings %q", got)
 		}
 	})
