@@ -18,6 +18,6 @@ if [ -n "$unformatted" ]; then
 fi
 for dir in $(modules); do
 	echo "go vet and staticcheck in $dir"
-	(cd "$dir" && go mod verify >/dev/null && go vet ./... && "$bin/staticcheck" ./...) || rc=1
+	(cd "$dir" && go mod verify >/dev/null && go mod tidy -diff && go vet ./... && "$bin/staticcheck" ./...) || rc=1
 done
 exit $rc
