@@ -1,6 +1,7 @@
 package secondrun
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"time"
 )
@@ -8,12 +9,23 @@ import (
 // Backoff is an exponential wait with full jitter: after n failures, a random
 // duration below Base·2ⁿ⁻¹, capped at Max.
 type Backoff struct {
-	Base time.Duration // zero means 1 s
-	Max  time.Duration // zero means 15 min
+	Base time.Duration // zero means 1 s, or Max if that is shorter
+	Max  time.Duration // zero means 15 min, or Base if that is longer; not below Base
+}
+
+// check looks at the backoff as it was given.
+func (b Backoff) check() error {
+	switch {
+	case b.Base < 0 || b.Max < 0:
+		return fmt.Errorf("the backoff is negative: Base %v, Max %v", b.Base, b.Max)
+	case b.Max > 0 && b.Base > b.Max:
+		return fmt.Errorf("the backoff begins (Base, %v) above its end (Max, %v)", b.Base, b.Max)
+	}
+	return nil
 }
 
 func (b Backoff) resolve() Backoff {
-	b.Base = or(b.Base, time.Second)
+	b.Base = or(b.Base, min(time.Second, or(b.Max, time.Second)))
 	b.Max = max(or(b.Max, 15*time.Minute), b.Base)
 	return b
 }

@@ -99,7 +99,7 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 	if a.claim.Verdict != store.Granted {
 		a.decide1(a.decide(&a.claim))
 		if v := a.claim.Verdict; a.g.opt.Mode == Enforce && v != store.Busy && v != store.Refused {
-			a.g.emit(ctx, Event{Kind: EventSuppressed, ID: a.id, Verdict: v})
+			a.g.emit(ctx, Event{Kind: EventSuppressed, ID: a.id, Verdict: v, Failure: a.claim.Failure})
 		}
 		return
 	}
@@ -138,7 +138,7 @@ func (a *Attempt) claimFailed(ctx context.Context, err error) {
 }
 
 func (g *Guard) verdict(ctx context.Context, id store.ID, c *store.Claim) {
-	e := Event{Kind: EventVerdict, ID: id, Verdict: c.Verdict, Takeover: c.Takeover, Starts: c.Starts}
+	e := Event{Kind: EventVerdict, ID: id, Verdict: c.Verdict, Failure: c.Failure, Takeover: c.Takeover, Starts: c.Starts}
 	if c.Verdict == store.Busy {
 		e.Duration = c.Remaining
 	}

@@ -13,7 +13,8 @@ type Event struct {
 	Scope string
 	ID    store.ID // of the record; zero for events about the store
 
-	Verdict  store.Verdict // EventVerdict
+	Verdict  store.Verdict // EventVerdict, EventSuppressed, EventWouldSuppress
+	Failure  store.Failure // the same, with Failed and Exhausted: how the key failed
 	Takeover bool          // EventVerdict: granted over an expired lease
 	Starts   int           // EventVerdict: grants so far
 	Kept     store.Kind    // EventSettled: how the claim was settled
@@ -29,6 +30,7 @@ type Event struct {
 	Batch int
 
 	Reason string // EventResultOmitted
+	Class  Class  // EventRun: what the failure was taken for; zero when the run was no failure
 	Err    error  // what went wrong, nil otherwise. It may carry payloads
 }
 

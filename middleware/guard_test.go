@@ -159,7 +159,7 @@ func TestObserveRunsEverything(t *testing.T) {
 		is(f, "suppressed", f.events.count(secondrun.EventSuppressed), 0)
 
 		for action, err := range map[secondrun.Action]error{
-			secondrun.DeadLetter: errBad, secondrun.Retry: secondrun.Transient(errMail),
+			secondrun.DeadLetter: secondrun.Terminal(errBad), secondrun.Retry: errMail, // unmarked
 		} {
 			result = err
 			d := p.Process(f.Context(), delivery("a"))

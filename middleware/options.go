@@ -50,7 +50,8 @@ type Options struct {
 	// Backoff is the wait after a transient failure.
 	Backoff Backoff
 	// Unclassified is the class of an error about which nothing is known. Zero
-	// means ClassTerminal, so that it surfaces instead of looping.
+	// means ClassTerminal, so that it surfaces instead of looping; in Mode
+	// Observe it means ClassTransient, so that the queue goes on to retry.
 	Unclassified Class
 	// Classify overrides [Classify] where it does not return zero.
 	Classify func(error) Class
@@ -66,7 +67,8 @@ type Options struct {
 	// that is not listed runs again.
 	Effects map[string]Takeover
 
-	// Mode is Enforce by default.
+	// Mode is Enforce by default. [Observe] is the way onto a live queue; it also
+	// changes what a zero Unclassified means.
 	Mode Mode
 	// FailOpen runs handlers without a claim while the store is unavailable.
 	// Such runs can double; each is reported. By default nothing runs.
@@ -125,9 +127,23 @@ const (
 	// Enforce lets only granted deliveries run.
 	Enforce Mode = iota
 	// Observe claims and records, but runs every delivery, and reports what
-	// would have been suppressed. It is a safe way onto a live queue.
+	// would have been suppressed. It is a safe way onto a live queue: nothing is
+	// kept from running, and an error about which nothing is known is retried,
+	// not dead-lettered, unless Options.Unclassified says so. Errors that are
+	// marked or recognised, and MaxFailures, count as in Enforce.
+	//
+	// In a delivery that would have been suppressed, [Once] runs its function
+	// again as well: such a run holds no claim that an effect could belong to.
 	Observe
 )
+
+// unclassified is the class of an unknown error unless the options say it.
+func (m Mode) unclassified() Class {
+	if m == Observe {
+		return ClassTransient
+	}
+	return ClassTerminal
+}
 
 // Takeover is the policy for a run, or an effect, whose lease ended without an
 // outcome. An expired lease means that the outcome is unknown, not that the
@@ -182,11 +198,12 @@ func (o *Options) resolve() (Options, error) {
 	r.Grace = or(r.Grace, 30*time.Second)
 	r.MaxFailures = or(r.MaxFailures, 10)
 	r.MaxCrashes = or(r.MaxCrashes, 5)
-	r.Unclassified = or(r.Unclassified, ClassTerminal)
+	r.Unclassified = or(r.Unclassified, r.Mode.unclassified())
 	r.MaxResult = or(r.MaxResult, 64<<10)
 	r.CallTimeout = or(r.CallTimeout, min(max(r.Lease/10, time.Second), 5*time.Second))
 	r.ClaimTimeout = or(r.ClaimTimeout, r.Lease/3)
 	r.SettleTimeout = or(r.SettleTimeout, time.Minute)
+	backoff := r.Backoff.check()
 	r.Backoff = r.Backoff.resolve()
 	if r.Codec == nil {
 		r.Codec = JSON
@@ -195,7 +212,7 @@ func (o *Options) resolve() (Options, error) {
 		r.Holder = holder()
 	}
 	r.Effects, r.FingerprintKey = maps.Clone(r.Effects), bytes.Clone(r.FingerprintKey)
-	return r, r.check()
+	return r, errors.Join(backoff, r.check())
 }
 
 func (o *Options) check() error {
@@ -217,6 +234,12 @@ func (o *Options) check() error {
 	if o.Retention < o.Lease || o.FailureRetention < o.Lease {
 		errs = append(errs, fmt.Errorf("both retentions (%v, %v) must be longer than the lease (%v)",
 			o.Retention, o.FailureRetention, o.Lease))
+	}
+	if o.Mode > Observe {
+		errs = append(errs, fmt.Errorf("Mode must be Enforce or Observe: %d", o.Mode))
+	}
+	if o.Unclassified > ClassTerminal {
+		errs = append(errs, fmt.Errorf("Unclassified must be ClassTransient or ClassTerminal: %d", o.Unclassified))
 	}
 	if o.MaxResult < 0 || o.MaxResult > store.MaxPayload-1024 {
 		errs = append(errs, fmt.Errorf("MaxResult must lie between 0 and %d: %d", store.MaxPayload-1024, o.MaxResult))

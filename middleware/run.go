@@ -43,6 +43,7 @@ type outcome struct {
 	payload []byte
 	after   time.Duration
 	err     error
+	class   Class // of a failure; zero for anything else
 	omitted string
 }
 
@@ -188,8 +189,8 @@ func (a *Attempt) execute(ctx context.Context) {
 	defer func() {
 		a.returned()
 		took := time.Since(start)
-		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Err: err})
 		o := a.judge(hctx, err, a.result)
+		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Class: o.class, Err: err})
 		a.finish(ctx, &o)
 		a.ran(ctx, took, err)
 	}()
@@ -271,7 +272,7 @@ func (a *Attempt) judge(hctx context.Context, err error, result any) outcome {
 	case ClassTransient:
 		a.transient(&o, after)
 	default:
-		o.kind, o.payload = store.Fail, a.g.failure(ClassTerminal, err)
+		o.kind, o.class, o.payload = store.Fail, ClassTerminal, a.g.failure(ClassTerminal, err)
 	}
 	return o
 }
@@ -279,7 +280,7 @@ func (a *Attempt) judge(hctx context.Context, err error, result any) outcome {
 // transient settles a failure that may pass, as terminal when it uses up the
 // budget: record and dead letter must agree.
 func (a *Attempt) transient(o *outcome, after time.Duration) {
-	o.payload = a.g.failure(ClassTransient, o.err)
+	o.class, o.payload = ClassTransient, a.g.failure(ClassTransient, o.err)
 	failures := a.claim.Failures
 	for _, t := range a.twins {
 		failures = max(failures, t.claim.Failures)

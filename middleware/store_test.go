@@ -230,6 +230,12 @@ func TestU29_ConstructorRefuses(t *testing.T) {
 		"long holder":       {scope: "s", st: ok, opt: &secondrun.Options{Holder: strings.Repeat("h", 300)}},
 		"park and probe":    {scope: "s", st: ok, opt: &secondrun.Options{Takeover: both}},
 		"effect both":       {scope: "s", st: ok, opt: &secondrun.Options{Effects: map[string]secondrun.Takeover{"e": both}}},
+		"negative result":   {scope: "s", st: ok, opt: &secondrun.Options{MaxResult: -1}},
+		"unknown mode":      {scope: "s", st: ok, opt: &secondrun.Options{Mode: secondrun.Observe + 1}},
+		"unknown class":     {scope: "s", st: ok, opt: &secondrun.Options{Unclassified: secondrun.ClassTerminal + 1}},
+		"backoff":           {scope: "s", st: ok, opt: &secondrun.Options{Backoff: secondrun.Backoff{Base: time.Minute, Max: time.Second}}},
+		"negative base":     {scope: "s", st: ok, opt: &secondrun.Options{Backoff: secondrun.Backoff{Base: -1}}},
+		"negative max":      {scope: "s", st: ok, opt: &secondrun.Options{Backoff: secondrun.Backoff{Max: -1}}},
 		"long name of code": {scope: "s", st: ok, opt: &secondrun.Options{Codec: named(strings.Repeat("c", 65))}},
 	} {
 		t.Run(name, func(t *testing.T) {

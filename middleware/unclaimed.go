@@ -36,7 +36,9 @@ func (a *Attempt) runUnclaimed(ctx context.Context) {
 	case errors.Is(a.decision.Err, ErrStore):
 		a.g.emit(ctx, Event{Kind: EventFailOpen, ID: a.id, Err: a.decision.Err})
 	case a.g.opt.Mode == Observe:
-		a.g.emit(ctx, Event{Kind: EventWouldSuppress, ID: a.id, Verdict: a.decision.Verdict, Err: a.decision.Err})
+		a.g.emit(ctx, Event{
+			Kind: EventWouldSuppress, ID: a.id, Verdict: a.decision.Verdict, Failure: a.claim.Failure, Err: a.decision.Err,
+		})
 	}
 	ctx = a.traced(ctx)
 	hctx, cancel := a.begin(ctx)
@@ -49,19 +51,21 @@ func (a *Attempt) runUnclaimed(ctx context.Context) {
 	err := errPanic
 	defer func() {
 		took := time.Since(start)
-		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Err: err})
-		a.decide1(a.decideUnclaimed(err, context.Cause(hctx)))
+		d, class := a.decideUnclaimed(err, context.Cause(hctx))
+		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Class: class, Err: err})
+		a.decide1(d)
 		a.ran(ctx, took, err)
 	}()
 	a.result, err = a.p.handle(rctx, a.d.Message)
 }
 
-// decideUnclaimed decides from what the handler returned.
-func (a *Attempt) decideUnclaimed(err, cause error) Decision {
-	d := Decision{Ran: true, ID: a.id, Verdict: a.decision.Verdict, Err: err, HoldLost: a.lostHold()}
+// decideUnclaimed decides from what the handler returned. The class is that of
+// a failure, zero otherwise.
+func (a *Attempt) decideUnclaimed(err, cause error) (d Decision, failed Class) {
+	d = Decision{Ran: true, ID: a.id, Verdict: a.decision.Verdict, Err: err, HoldLost: a.lostHold()}
 	if err == nil {
 		d.Action = Ack
-		return d
+		return d, 0
 	}
 	switch class, after := a.g.classify(err); {
 	case cancelled(err, cause) && !errors.Is(cause, ErrMaxRuntime):
@@ -70,8 +74,10 @@ func (a *Attempt) decideUnclaimed(err, cause error) Decision {
 		d.Action, d.After = Retry, waitOf(err)
 	case class == ClassTransient:
 		d.Action, d.Failed, d.After = Retry, true, or(after, a.g.opt.Backoff.after(1))
+		failed = ClassTransient
 	default:
 		d.Action, d.Failed = DeadLetter, true
+		failed = ClassTerminal
 	}
-	return d
+	return d, failed
 }
