@@ -242,6 +242,32 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// A prefix that does not exist is no path: every message would lack it. Members
+// whose names hold a colon are reached by a JSON Pointer, which the error spells.
+func TestTemplate_UnknownPrefix(t *testing.T) {
+	for text, pointer := range map[string]string{
+		"{nope:id}":         "{/nope:id}",
+		"x-{headers:x}":     "{/headers:x}",
+		"{Header:x}":        "{/Header:x}",
+		"{data.a:b}":        "{/data/a:b}",
+		"{text:a:b}":        "{text:/a:b}",
+		"{time:text:at}":    "{time:/text:at}",
+		"{json:a/b.c~d}":    "{/json:a~1b/c~0d}",
+		"{text:header:who}": "{text:/header:who}",
+	} {
+		_, err := keyfn.ParseTemplate(text)
+		if err == nil || !strings.Contains(err.Error(), "unknown prefix") || !strings.Contains(err.Error(), pointer) {
+			t.Errorf("%q: %v, want an error with %s", text, err, pointer)
+		}
+		if _, err := keyfn.ParseTemplate(pointer); err != nil {
+			t.Errorf("%q: %v", pointer, err)
+		}
+	}
+	check(t, keyfn.Template("{/nope:id}:{text:/a:b}"), []row{
+		{name: "pointers", m: body(`{"nope:id":1,"a:b":2}`), key: "#1:2"},
+	})
+}
+
 func TestP16_Times(t *testing.T) {
 	f := keyfn.Time(keyfn.JSON("at"))
 	rows := []row{

@@ -5,9 +5,10 @@
 // producer, so it comes from the domain and never from the transport: there is
 // deliberately no builder for the broker's message id.
 //
-// Derive it from fields that the producer vouches for, and take a tenant from a
-// channel that authenticates it: whoever may choose a key may use it up before
-// its owner does.
+// A tenant belongs in the key, and is taken from something that the producer
+// cannot choose: a queue for each tenant, a header that an authenticating
+// gateway or relay sets, when it alone may send; never from the body. Whoever may
+// choose a key may use it up before its owner does.
 //
 // Parts are small and compose: [JSON], [Header], [Form] and [From] read,
 // [Join], [Template] and [First] combine, [Map], [Time] and [JSONText]
@@ -19,7 +20,8 @@
 //
 // A value that is missing, null, empty or only white space is an error, and so
 // is one that is ambiguous: a duplicate JSON name, junk after the value, two
-// different values of one header. No part invents a constant or a random value.
+// different values of one header. The exception is [From], whose function sees
+// the zero value of a field that is missing. No part invents a constant or a random value.
 // Errors are of type [Error]; they name the part, the path and the reason and
 // never hold text of the message.
 //

@@ -16,7 +16,7 @@ type Order struct {
 func Example() {
 	keys := []keyfn.Func{
 		keyfn.Template("invoice:{id}:capture"),                         // fields of a JSON body
-		keyfn.Template("{header:tenant}:order:{orderId}"),              // and headers
+		keyfn.Template("{header:tenant}:order:{orderId}"),              // and headers that your gateway has set
 		keyfn.From(func(o Order) (string, error) { return o.ID, nil }), // typed
 		keyfn.Join(keyfn.Literal("order"), keyfn.JSON("id")),           // parts, joined so that no two lists are equal
 		keyfn.In(awskey.SNS, keyfn.Template("{event}:{orderId}")),      // inside an envelope

@@ -13,8 +13,9 @@ import (
 //	{time:data.at}    as of Time(JSON("data.at")): the instant, however spelled
 //	{header:event_id} as of Header("event_id")
 //
-// A JSON Pointer ("{/text:odd/name}") reaches members whose names look like a
-// prefix or hold a dot. Text outside braces is kept as it is; "{{" and "}}"
+// A JSON Pointer reaches members whose names hold a colon or a dot:
+// "{/text:odd/name}", "{text:/odd:name}". Elsewhere a colon is an error, so that
+// "{headers:id}" is not the path of a member that no message has. Text outside braces is kept as it is; "{{" and "}}"
 // stand for braces.
 //
 // Different values never give the same key. In a value '%', ':', braces,
@@ -130,16 +131,25 @@ func parseValue(name string) (Func, error) {
 		}
 		return Header(header), nil
 	}
-	build := JSON
+	build, prefix := JSON, ""
 	if path, ok := strings.CutPrefix(name, "text:"); ok {
-		build, name = JSONText, path
+		build, name, prefix = JSONText, path, "text:"
 	} else if path, ok := strings.CutPrefix(name, "time:"); ok {
-		build, name = func(p string) Func { return Time(JSON(p)) }, path
+		build, name, prefix = func(p string) Func { return Time(JSON(p)) }, path, "time:"
+	}
+	if unknown, _, ok := strings.Cut(name, ":"); ok && !strings.HasPrefix(name, "/") {
+		return nil, fmt.Errorf("unknown prefix %s: there are header:, text: and time:, and a member with a colon in its name is written as a JSON Pointer, %s",
+			quote(unknown+":"), quote("{"+prefix+asPointer(name)+"}"))
 	}
 	if _, err := parsePath(name); err != nil {
 		return nil, err
 	}
 	return build(name), nil
+}
+
+// asPointer spells a dotted path as a JSON Pointer.
+func asPointer(path string) string {
+	return "/" + strings.NewReplacer("~", "~0", "/", "~1", ".", "/").Replace(path)
 }
 
 // separate collects the separators and checks that there is one after every
