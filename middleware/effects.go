@@ -49,7 +49,7 @@ func (s *runShared) setNeutral(err error) {
 // name: a retry of the handler after fn succeeded gets fn's recorded result
 // without a second call. An error of fn is handed on untouched and leaves the
 // effect to the next attempt. Names are part of the records: they must not
-// change between releases.
+// change between versions of the program.
 //
 // Once returns [ErrNoClaim] outside a handler, [ErrReentrant] inside the same
 // effect, [ErrBusy] or [ErrLeaseLost] when another owner is at work (the
@@ -80,8 +80,8 @@ func OnceFunc(ctx context.Context, effect string, fn func(context.Context) error
 }
 
 // EffectKey returns the idempotency key to give to an outside service for the
-// named effect: the same for every attempt, takeover, process and release, and
-// different for every other effect. It is 64 hexadecimal digits, a SHA-256 over
+// named effect: the same for every attempt, takeover, process and version of
+// the program, and different for every other effect. It is 64 hexadecimal digits, a SHA-256 over
 // scope, key and name. It returns [ErrNoClaim] outside a handler.
 func EffectKey(ctx context.Context, effect string) (string, error) {
 	r := runFrom(ctx)

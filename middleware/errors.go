@@ -81,6 +81,15 @@ type FailedError struct {
 }
 
 func (e *FailedError) Error() string {
+	switch e.Failure {
+	case store.FailedParked: // the text tells less than what to do
+		return ErrParked.Error() + ": find out what happened, then reopen the key"
+	case store.FailedExhausted:
+		if e.Text != "" {
+			return fmt.Sprintf("%v, last failure: %q", ErrExhausted, e.Text)
+		}
+		return fmt.Sprintf("%v: too many failures or crashes", ErrExhausted)
+	}
 	if e.Text == "" {
 		return fmt.Sprintf("%v (%v)", ErrFailed, e.Failure)
 	}

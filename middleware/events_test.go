@@ -259,12 +259,14 @@ func TestRedactErrorDecidesWhatIsStored(t *testing.T) {
 
 func TestErrorsDescribeThemselves(t *testing.T) {
 	for want, err := range map[string]error{
-		"secondrun: key is busy for 1.5s":                                   &secondrun.BusyError{After: 1500 * time.Millisecond},
-		"secondrun: key has failed (parked)":                                &secondrun.FailedError{Failure: store.FailedParked},
-		`secondrun: key has failed (terminal): "x\n"`:                       &secondrun.FailedError{Failure: store.FailedTerminal, Text: "x\n"},
-		"secondrun: no key: no such customer":                               &secondrun.KeyError{Err: errBad},
-		"secondrun: succeeded before, result not available: 9 bytes":        &secondrun.ResultError{Reason: "9 bytes"},
-		"secondrun: succeeded before, result not decodable: connection cut": &secondrun.ResultError{Err: errCut},
+		"secondrun: key is busy for 1.5s":                                                 &secondrun.BusyError{After: 1500 * time.Millisecond},
+		"secondrun: outcome unknown, parked: find out what happened, then reopen the key": &secondrun.FailedError{Failure: store.FailedParked, Text: "outcome unknown"},
+		"secondrun: budget is used up: too many failures or crashes":                      &secondrun.FailedError{Failure: store.FailedExhausted},
+		`secondrun: budget is used up, last failure: "*mail.Error"`:                       &secondrun.FailedError{Failure: store.FailedExhausted, Text: "*mail.Error"},
+		`secondrun: key has failed (terminal): "x\n"`:                                     &secondrun.FailedError{Failure: store.FailedTerminal, Text: "x\n"},
+		"secondrun: no key: no such customer":                                             &secondrun.KeyError{Err: errBad},
+		"secondrun: succeeded before, result not available: 9 bytes":                      &secondrun.ResultError{Reason: "9 bytes"},
+		"secondrun: succeeded before, result not decodable: connection cut":               &secondrun.ResultError{Err: errCut},
 	} {
 		is(t, "text", err.Error(), want)
 	}

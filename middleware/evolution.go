@@ -36,8 +36,11 @@ type twin struct {
 //
 // It costs a record, a claim and a settlement more for every older format.
 // Effects, and [EffectKey], belong to the newest of the older formats while it
-// lasts, so that old and new consumers share them.
+// lasts, so that old and new consumers share them. It panics when e is nil.
 func (h *Handler[M]) WithEvolution(e *keyfn.Evolution) *Handler[M] {
+	if e == nil {
+		panic("secondrun: WithEvolution: the evolution is nil")
+	}
 	p := *h.p
 	p.evolution = e
 	return &Handler[M]{&p}

@@ -19,12 +19,12 @@ import (
 // rollout is one store with a consumer of the old key format and one of the new
 // format beside each other.
 type rollout struct {
-	t        *testing.T
-	st       *memstore.Store
-	old, new *secondrun.Handler[keyfn.Message]
-	mu       sync.Mutex
-	runs     []string // "old" or "new"
-	behave   func(ctx context.Context) error
+	t               *testing.T
+	st              *memstore.Store
+	old, new, after *secondrun.Handler[keyfn.Message]
+	mu              sync.Mutex
+	runs            []string // "old" or "new"
+	behave          func(ctx context.Context) error
 }
 
 func newRollout(t *testing.T, opt *secondrun.Options) *rollout {
@@ -48,7 +48,8 @@ func newRollout(t *testing.T, opt *secondrun.Options) *rollout {
 		return g
 	}
 	r.old = secondrun.Wrap(guard(), oldFormat.AsFunc(), handle("old"))
-	r.new = secondrun.Wrap(guard(), newFormat.AsFunc(), handle("new")).WithEvolution(keyfn.Evolve(newFormat, oldFormat))
+	r.after = secondrun.Wrap(guard(), newFormat.AsFunc(), handle("new"))
+	r.new = r.after.WithEvolution(keyfn.Evolve(newFormat, oldFormat))
 	return r
 }
 
@@ -303,8 +304,7 @@ func TestEvolution_SuccessIsKnownAfterItsEnd(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	after := r.new.WithEvolution(nil)
-	if err := after.Handle(t.Context(), record41()); err != nil {
+	if err := r.after.Handle(t.Context(), record41()); err != nil {
 		t.Fatal(err)
 	}
 	r.wants("old")

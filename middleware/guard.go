@@ -39,14 +39,14 @@ type engine struct {
 
 	mu      sync.Mutex
 	running map[*Attempt]struct{}
-	late    int           // releases that outlive their caller
+	late    int           // releases of claims that outlive their caller
 	idle    chan struct{} // non-nil while somebody waits until nothing is left
 	closing bool
 }
 
 // New returns a Guard for the named scope. The scope names the consumer: it is
-// part of every record's identity, must be the same in every process and
-// release of the consumer, and must differ between consumers that share a
+// part of every record's identity, must be the same in every process and every
+// version of the program, and must differ between consumers that share a
 // store. It is an error when it is empty, longer than 64 KiB, or contains a
 // "/", which separates the segments that [Guard.Sub] appends; or when the options
 // do not fit together.

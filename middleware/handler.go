@@ -30,13 +30,19 @@ type Wrapped interface {
 }
 
 // Wrap wraps a handler. Every message that gives the same key runs once.
+//
+// Wrap and its siblings are for the start of a program: they panic when the
+// guard, the key function or the handler is nil.
 func Wrap[M keyfn.Message](g *Guard, key keyfn.Func, handle func(context.Context, M) error) *Handler[M] {
+	mustWrap("Wrap", g, key, handle == nil)
 	return &Handler[M]{newProcessor[M](g, key, func(ctx context.Context, m M) (any, error) { return nil, handle(ctx, m) })}
 }
 
 // WrapResult wraps a handler with a result. A later message with the same key
-// gets the recorded result ([ResultHandler.HandleResult]).
+// gets the recorded result ([ResultHandler.HandleResult]). It panics as [Wrap]
+// does.
 func WrapResult[M keyfn.Message, R any](g *Guard, key keyfn.Func, handle func(context.Context, M) (R, error)) *ResultHandler[M, R] {
+	mustWrap("WrapResult", g, key, handle == nil)
 	return &ResultHandler[M, R]{Handler[M]{newProcessor[M](g, key, func(ctx context.Context, m M) (any, error) {
 		r, err := handle(ctx, m)
 		return &wrapped{r}, err
@@ -44,8 +50,10 @@ func WrapResult[M keyfn.Message, R any](g *Guard, key keyfn.Func, handle func(co
 }
 
 // WrapJSON wraps a handler that takes the decoded JSON body of any adapter's
-// message. A body that does not decode is a terminal failure of the message.
+// message. A body that does not decode is a terminal failure of the message. It
+// panics as [Wrap] does.
 func WrapJSON[T any](g *Guard, key keyfn.Func, handle func(context.Context, T) error) *Handler[keyfn.Message] {
+	mustWrap("WrapJSON", g, key, handle == nil)
 	return Wrap(g, key, func(ctx context.Context, m keyfn.Message) error {
 		var in T
 		if err := json.Unmarshal(m.Body(), &in); err != nil {
@@ -55,12 +63,28 @@ func WrapJSON[T any](g *Guard, key keyfn.Func, handle func(context.Context, T) e
 	})
 }
 
+// mustWrap panics with a sentence when what op was given cannot work.
+func mustWrap(op string, g *Guard, key keyfn.Func, noHandler bool) {
+	switch {
+	case g == nil:
+		panic("secondrun: " + op + ": the guard is nil; did New return an error?")
+	case key == nil:
+		panic("secondrun: " + op + ": the key function is nil")
+	case noHandler:
+		panic("secondrun: " + op + ": the handler is nil")
+	}
+}
+
 // WithFingerprint returns a copy of h that also compares contents: a message
 // with the key of an earlier one but another fingerprint is a conflict and is
 // dead-lettered. fields derives the text to compare from the named, stable
 // fields of a message; the version, which is not 0, must change when fields
-// does. A message for which fields fails is treated like one without a key.
+// does. A message for which fields fails is treated like one without a key. It
+// panics when fields is nil.
 func (h *Handler[M]) WithFingerprint(version uint16, fields keyfn.Func) *Handler[M] {
+	if fields == nil {
+		panic("secondrun: WithFingerprint: the function for the fields is nil")
+	}
 	p := *h.p
 	p.fingerprint, p.version = fields, or(version, 1)
 	return &Handler[M]{&p}
@@ -119,8 +143,11 @@ func newProcessor[M keyfn.Message](g *Guard, key keyfn.Func, handle func(context
 func (p *Processor) Guard() *Guard { return p.g }
 
 // In returns a copy that works in the given guard, which should be a
-// [Guard.Sub] of its own.
+// [Guard.Sub] of its own. It panics when g is nil.
 func (p *Processor) In(g *Guard) *Processor {
+	if g == nil {
+		panic("secondrun: Processor.In: the guard is nil; did Sub return an error?")
+	}
 	c := *p
 	c.g = g
 	return &c
