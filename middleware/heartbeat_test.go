@@ -25,7 +25,7 @@ func TestLongHandlerIsRenewed(t *testing.T) {
 		p := process(f.g, func(ctx context.Context, _ msg) error { time.Sleep(10 * lease); return ctx.Err() })
 		done := start(f.Context(), p, delivery("a"))
 		time.Sleep(9 * lease)
-		d := process(f.guard(nil), nil).Process(f.Context(), delivery("a"))
+		d := process(f.guard(nil), nothing).Process(f.Context(), delivery("a"))
 		decided(f, d, secondrun.Retry, false, secondrun.ErrBusy)
 		if d.After <= 0 || d.After > lease+lease/10 {
 			f.Errorf("wait %v", d.After)
