@@ -159,7 +159,7 @@ func (c *Consumer) runWithout(ctx context.Context, handle func()) error {
 					held.Go(func() {
 						defer c.release(1)
 						handle()
-						c.c.remove(context.Background(), it, EventDeleted, nil)
+						c.c.remove(context.Background(), it, Event{Kind: EventDeleted})
 					})
 				}
 			}

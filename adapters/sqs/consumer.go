@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
@@ -20,6 +21,7 @@ type Consumer struct {
 	c     *core
 	slots chan struct{} // a token for every message held
 	held  sync.WaitGroup
+	began atomic.Bool
 }
 
 // NewConsumer returns a consumer of the queue. It is an error when the options
@@ -46,8 +48,16 @@ func NewConsumer(client Client, queueURL string, h secondrun.Wrapped, opt *Optio
 // queue does not exist, cannot be read, or has no way for dead letters
 // ([ErrNoDeadLetter]), and an error at the end when handlers were still running
 // after twice the grace. Failures of single calls never end Run.
+//
+// A consumer that has received, or is about to, is not run again: that is an
+// error, and another consumer is needed. What returned before it received can be
+// tried again.
 func (c *Consumer) Run(ctx context.Context) error {
+	if c.began.Swap(true) {
+		return errors.New("sqs: the consumer was started before: a consumer runs once")
+	}
 	if err := c.c.check(ctx); err != nil {
+		c.began.Store(false)
 		if ctx.Err() != nil {
 			return nil //nolint:nilerr // shut down before it began
 		}

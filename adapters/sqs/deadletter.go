@@ -45,12 +45,14 @@ func (c *core) bury(ctx context.Context, it *item, d secondrun.Decision) bool {
 			c.deferred(ctx, []*item{it}, c.opt.Visibility, err)
 			return false
 		}
-		c.remove(ctx, it, EventDeadLettered, d.Err)
+		c.remove(ctx, it, Event{Kind: EventDeadLettered, Reason: reason(d.Err), Err: d.Err})
 	case discarded:
-		c.remove(ctx, it, EventDeadLettered, d.Err)
+		c.remove(ctx, it, Event{Kind: EventDiscarded, Reason: reason(d.Err), Err: d.Err})
 	default: // the redrive policy counts receives: the message must come back to be moved
 		it.letGo()
-		c.hide(ctx, []*item{it}, redriveDelay, d.Err)
+		e := Event{Reason: reason(d.Err), Err: d.Err}
+		c.warnLast(ctx, it, e)
+		c.hide(ctx, []*item{it}, redriveDelay, e)
 		return false
 	}
 	return true
@@ -99,7 +101,7 @@ func (c *core) deadAttributes(it *item, d secondrun.Decision) map[string]types.M
 		all[name] = v
 	}
 	_, key, _ := d.ID.Encode()
-	for _, a := range [][2]string{{AttributeReason, reason(d)}, {AttributeKey, key}, {AttributeSource, c.url}} {
+	for _, a := range [][2]string{{AttributeReason, reason(d.Err)}, {AttributeKey, key}, {AttributeSource, c.url}} {
 		if _, replaced := all[a[0]]; a[1] != "" && (replaced || len(all) < maxAttributes) {
 			all[a[0]] = types.MessageAttributeValue{DataType: aws.String("String"), StringValue: aws.String(a[1])}
 		}
@@ -108,23 +110,23 @@ func (c *core) deadAttributes(it *item, d secondrun.Decision) map[string]types.M
 }
 
 // reason says why a message is dead, in words that carry nothing of it.
-func reason(d secondrun.Decision) string {
+func reason(err error) string {
 	switch {
-	case errors.Is(d.Err, secondrun.ErrExhausted):
+	case errors.Is(err, secondrun.ErrExhausted):
 		return "exhausted"
-	case errors.Is(d.Err, secondrun.ErrParked):
+	case errors.Is(err, secondrun.ErrParked):
 		return "parked"
-	case errors.Is(d.Err, secondrun.ErrConflict):
+	case errors.Is(err, secondrun.ErrConflict):
 		return "conflict"
-	case errors.Is(d.Err, keyfn.ErrBatch):
+	case errors.Is(err, keyfn.ErrBatch):
 		return "several events in one message"
-	case errors.Is(d.Err, keyfn.ErrUnresolved):
+	case errors.Is(err, keyfn.ErrUnresolved):
 		return "pointer to a payload"
-	case errors.Is(d.Err, secondrun.ErrKey):
+	case errors.Is(err, secondrun.ErrKey):
 		return "no key"
-	case errors.Is(d.Err, secondrun.ErrReentrant):
+	case errors.Is(err, secondrun.ErrReentrant):
 		return "re-entrant"
-	case errors.Is(d.Err, secondrun.ErrFailed):
+	case errors.Is(err, secondrun.ErrFailed):
 		return "failed before"
 	}
 	return "failed"

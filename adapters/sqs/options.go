@@ -65,7 +65,10 @@ type Event struct {
 	Message  *Message // nil for events about the queue
 	Count    int      // EventReceived: messages
 	Text     string   // EventWarning
-	Err      error
+	// Reason is set where a message must not be tried again, also while it comes
+	// back until a redrive policy moves it: why, in the words of AttributeReason.
+	Reason string
+	Err    error
 }
 
 // EventKind says what happened.
@@ -78,13 +81,14 @@ const (
 	EventDeleted                           // a message was deleted
 	EventDeferred                          // a message was made visible again later
 	EventSettleFailed                      // a delete or a deferral failed; the message comes back and is answered from its record
-	EventDeadLettered                      // a message was copied to the dead-letter queue and deleted, or discarded
+	EventDeadLettered                      // a message was copied to the dead-letter queue and deleted
 	EventLeft                              // a message was left to its visibility timeout
-	EventWarning                           // the queue's settings do not fit
+	EventWarning                           // the queue's settings do not fit, or a message is at its last receive
+	EventDiscarded                         // a message that must not be tried again was deleted, since DeadLetter is Discard
 )
 
 var eventNames = [...]string{
-	"none", "received", "poll-failed", "deleted", "deferred", "settle-failed", "dead-lettered", "left", "warning",
+	"none", "received", "poll-failed", "deleted", "deferred", "settle-failed", "dead-lettered", "left", "warning", "discarded",
 }
 
 // String returns the kind in lower case.

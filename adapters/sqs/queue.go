@@ -15,7 +15,7 @@ import (
 
 // ErrNoDeadLetter says that neither the options nor the queue say what becomes
 // of a message that must not be tried again.
-var ErrNoDeadLetter = errors.New("sqs: the queue has no redrive policy: set Options.DeadLetter to To(url), Redrive or Discard")
+var ErrNoDeadLetter = errors.New("sqs: the queue has no redrive policy: add one, or use To(url) or Discard as Options.DeadLetter")
 
 // minReceives is the smallest maxReceiveCount that leaves room for deliveries
 // that are only told to wait.
@@ -51,13 +51,10 @@ func (c *core) check(ctx context.Context) error {
 		return fmt.Errorf("sqs: the queue's visibility timeout is %v, too short to be extended: set Options.Visibility, and ask for it with every receive", q.visibility)
 	}
 	if c.dead = c.opt.DeadLetter; c.dead.kind == undecided {
-		if q.maxReceives == 0 {
-			return ErrNoDeadLetter
-		}
 		c.dead = Redrive
 	}
 	if c.dead.kind == redriven && q.maxReceives == 0 {
-		return fmt.Errorf("sqs: DeadLetter is Redrive, and %w", ErrNoDeadLetter)
+		return ErrNoDeadLetter
 	}
 	c.maxReceives = q.maxReceives
 	back, err := c.deadRetention(ctx, q)

@@ -21,7 +21,7 @@ func (c *core) settle(it *item, d secondrun.Decision) bool {
 		c.leave(ctx, it, d.Err)
 		return false
 	case d.Action == secondrun.Ack:
-		c.remove(ctx, it, EventDeleted, d.Err)
+		c.remove(ctx, it, Event{Kind: EventDeleted, Err: d.Err})
 		return true
 	case d.Action == secondrun.DeadLetter:
 		return c.bury(ctx, it, d)
@@ -77,8 +77,8 @@ func (c *core) leave(ctx context.Context, it *item, cause error) {
 }
 
 // remove deletes a message. The beat in flight is waited for: one that lands
-// after the delete looks like a lost hold.
-func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error) {
+// after the delete looks like a lost hold. done is what to tell then.
+func (c *core) remove(ctx context.Context, it *item, done Event) {
 	it.letGo()
 	span := c.tel.startSettle(ctx, it.Message, opAck)
 	errs := c.deletes.retrying([]entry{{handle: it.receipt}}, time.Now().Add(c.opt.SettleTimeout))
@@ -87,7 +87,8 @@ func (c *core) remove(ctx context.Context, it *item, kind EventKind, cause error
 		c.emit(ctx, Event{Kind: EventSettleFailed, Message: it.Message, Err: errs[0]})
 		return
 	}
-	c.emit(ctx, Event{Kind: kind, Message: it.Message, Err: cause})
+	done.Message = it.Message
+	c.emit(ctx, done)
 }
 
 // deferred makes messages visible again after the delay, as many together as
@@ -101,21 +102,29 @@ func (c *core) deferred(ctx context.Context, items []*item, delay time.Duration,
 			continue
 		}
 		held = append(held, it)
-		if n := it.ReceiveCount(); c.maxReceives > 0 && n >= c.maxReceives {
-			c.emit(ctx, Event{
-				Kind: EventWarning, Message: it.Message, Err: cause,
-				Text: fmt.Sprintf("the message was received %d times and is not done with: the queue moves it to its dead-letter queue instead of delivering it again", n),
-			})
-		}
+		c.warnLast(ctx, it, Event{Err: cause})
 	}
 	for len(held) > 0 {
 		n := min(len(held), maxBatch)
-		c.hide(ctx, held[:n], delay, cause)
+		c.hide(ctx, held[:n], delay, Event{Err: cause})
 		held = held[n:]
 	}
 }
 
-func (c *core) hide(ctx context.Context, items []*item, delay time.Duration, cause error) {
+// warnLast warns of a message that the redrive policy moves instead of
+// delivering it again. e says why it is not done with.
+func (c *core) warnLast(ctx context.Context, it *item, e Event) {
+	n := it.ReceiveCount()
+	if c.maxReceives == 0 || n < c.maxReceives {
+		return
+	}
+	e.Kind, e.Message = EventWarning, it.Message
+	e.Text = fmt.Sprintf("the message was received %d times and is not done with: the queue moves it to its dead-letter queue instead of delivering it again", n)
+	c.emit(ctx, e)
+}
+
+// hide makes messages visible again after the delay. why says what for.
+func (c *core) hide(ctx context.Context, items []*item, delay time.Duration, why Event) {
 	entries, spans := make([]entry, len(items)), make([]trace.Span, len(items))
 	for i, it := range items {
 		spans[i] = c.tel.startSettle(ctx, it.Message, opNack)
@@ -123,7 +132,8 @@ func (c *core) hide(ctx context.Context, items []*item, delay time.Duration, cau
 	}
 	for i, err := range c.hides.retrying(entries, time.Now().Add(c.opt.SettleTimeout)) {
 		c.tel.endSettle(spans[i], items[i].Message, err)
-		e := Event{Kind: EventDeferred, Message: items[i].Message, Err: cause}
+		e := why
+		e.Kind, e.Message = EventDeferred, items[i].Message
 		if err != nil {
 			e.Kind, e.Err = EventSettleFailed, err
 		}

@@ -3,6 +3,7 @@ package sqsadapter_test
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -220,6 +221,8 @@ func TestStart_Refusals(t *testing.T) {
 			r.t.Errorf("no decision: %v", err)
 		}
 		if err := run(plain, &sqsadapter.Options{DeadLetter: sqsadapter.Redrive}); !errors.Is(err, sqsadapter.ErrNoDeadLetter) {
+			r.t.Errorf("redrive without a policy: %v", err)
+		} else if text := err.Error(); !strings.Contains(text, "add one, or use To(url) or Discard") || strings.Contains(text, "Redrive") {
 			r.t.Errorf("redrive without a policy: %v", err)
 		}
 		if err := run(plain+"-missing", nil); err == nil {

@@ -55,7 +55,7 @@ func newTelemetry(g *secondrun.Guard, queueURL string) *telemetry {
 		t.messages = noop.Int64Counter{}
 	}
 	t.results = map[EventKind][]metric.AddOption{}
-	for _, k := range []EventKind{EventReceived, EventDeleted, EventDeferred, EventSettleFailed, EventDeadLettered, EventLeft} {
+	for _, k := range []EventKind{EventReceived, EventDeleted, EventDeferred, EventSettleFailed, EventDeadLettered, EventDiscarded, EventLeft} {
 		t.results[k] = []metric.AddOption{metric.WithAttributeSet(attribute.NewSet(append(results, attribute.String(labelResult, k.String()))...))}
 	}
 	t.receive = t.options(opReceive, opReceive, trace.SpanKindClient)
@@ -143,7 +143,7 @@ func (t *telemetry) extract(m *Message) trace.SpanContext {
 
 // event counts what became of a message and ends its span.
 func (t *telemetry) event(ctx context.Context, e *Event) {
-	if t == nil || e.Message == nil {
+	if t == nil || e.Message == nil || e.Kind == EventWarning {
 		return
 	}
 	if opts := t.results[e.Kind]; opts != nil {
@@ -159,7 +159,7 @@ func (t *telemetry) event(ctx context.Context, e *Event) {
 	}
 	span.SetAttributes(attribute.String(attrSettled, e.Kind.String()))
 	switch e.Kind {
-	case EventSettleFailed, EventDeadLettered, EventLeft:
+	case EventSettleFailed, EventDeadLettered, EventDiscarded, EventLeft:
 		fail(span, e.Kind.String())
 	}
 }
