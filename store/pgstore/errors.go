@@ -77,6 +77,9 @@ func wrap(op string, err error) error {
 	if err == nil {
 		return nil
 	}
+	if poolClosed(err) {
+		return fmt.Errorf("pgstore: %s: the store is closed (%w): %w", op, err, store.ErrPermanent)
+	}
 	code := sqlState(err)
 	if code == "" {
 		return fmt.Errorf("pgstore: %s: %w", op, err)
@@ -86,6 +89,17 @@ func wrap(op string, err error) error {
 		hint = "the server refuses this login: check user, password and pg_hba.conf"
 	}
 	return &Error{Op: op, Code: code, Hint: hint, err: err}
+}
+
+// poolClosed reports whether the pool has been closed, by [Store.Close] or by its
+// owner. pgx does not export the error, which comes from the pool below it.
+func poolClosed(err error) bool {
+	for ; err != nil; err = errors.Unwrap(err) {
+		if err.Error() == "closed pool" {
+			return true
+		}
+	}
+	return false
 }
 
 func sqlState(err error) string {

@@ -70,6 +70,9 @@ func Migrate(ctx context.Context, dsn string, opts *Options) error {
 	if _, err := opts.withDefaults(); err != nil {
 		return err
 	}
+	if err := checkDSN(dsn); err != nil {
+		return err
+	}
 	conn, err := pgx.Connect(ctx, dsn)
 	if err != nil {
 		return wrap("connect", err)

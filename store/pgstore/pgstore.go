@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -15,8 +16,8 @@ import (
 )
 
 // Store keeps records in PostgreSQL. It implements [store.Store],
-// [store.Pinger], [store.Limiter], [store.Inspector], [store.Purger] and
-// [store.Admin]. All methods are safe for concurrent use.
+// [store.Pinger], [store.Limiter], [store.Inspector], [store.Counter],
+// [store.Purger] and [store.Admin]. All methods are safe for concurrent use.
 type Store struct {
 	opts  Options
 	sql   statements
@@ -39,13 +40,17 @@ var (
 // this version needs; see [Migrate]. The connections, at most Options.MaxConns,
 // belong to the store alone, and one of them is kept for renewals: neither
 // handlers nor claims can keep a lease from being renewed. pool_max_conns in the
-// DSN is ignored.
+// DSN is ignored. An empty dsn is an error; "postgres://" takes everything from
+// the environment (PGHOST, PGDATABASE, …).
 //
 // A missing or outdated table, missing privileges and a read-only server are
 // errors that wrap [store.ErrPermanent].
 func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 	o, err := opts.withDefaults()
 	if err != nil {
+		return nil, err
+	}
+	if err := checkDSN(dsn); err != nil {
 		return nil, err
 	}
 	cfg, err := pgxpool.ParseConfig(dsn)
@@ -65,6 +70,16 @@ func Open(ctx context.Context, dsn string, opts *Options) (*Store, error) {
 		return nil, err
 	}
 	return st, nil
+}
+
+// checkDSN refuses what a variable that is not set gives: the driver would try
+// the local socket.
+func checkDSN(dsn string) error {
+	if strings.TrimSpace(dsn) != "" {
+		return nil
+	}
+	return fmt.Errorf(`pgstore: the DSN is empty: give the URL of a database, or "postgres://" to take it from the environment (PGHOST and so on): %w`,
+		store.ErrPermanent)
 }
 
 func newPool(ctx context.Context, cfg *pgxpool.Config, conns int) (*pgxpool.Pool, error) {
@@ -94,7 +109,8 @@ func New(ctx context.Context, pool *pgxpool.Pool, opts *Options) (*Store, error)
 }
 
 // Close closes the connections that [Open] has made. It waits for calls that
-// are under way.
+// are under way. Later calls fail at once, with an error that wraps
+// [store.ErrPermanent].
 func (s *Store) Close() {
 	if !s.owned {
 		return

@@ -230,3 +230,69 @@ func TestG03_RolledBackIsRepeated(t *testing.T) {
 		}
 	}
 }
+
+// A variable that is not set must not send the store to whatever listens on the
+// local socket.
+func TestOpen_EmptyDSN(t *testing.T) {
+	for _, dsn := range []string{"", " \n"} {
+		refused(t, dsn, nil, "the DSN is empty")
+		if err := Migrate(t.Context(), dsn, nil); !errors.Is(err, store.ErrPermanent) || !strings.Contains(err.Error(), "the DSN is empty") {
+			t.Errorf("migrate with %q: %v", dsn, err)
+		}
+	}
+}
+
+// A store that was closed, or whose pool was, says so at once and for good:
+// nobody waits for it to come back.
+func TestClose_LaterCallsFail(t *testing.T) {
+	opts := freshTable(t)
+	closed := open(t, direct(t), opts)
+	closed.Close()
+	pool := poolOf(t, direct(t), 2)
+	lent, err := New(t.Context(), pool, opts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.Close()
+	for _, st := range []*Store{closed, lent} {
+		everyCall(t, st, func(call string, err error) {
+			if !errors.Is(err, store.ErrPermanent) || !strings.Contains(err.Error(), "the store is closed") {
+				t.Errorf("%s: %v", call, err)
+			}
+		})
+	}
+}
+
+// everyCall makes each kind of call that uses a connection.
+func everyCall(t *testing.T, st *Store, answer func(call string, err error)) {
+	t.Helper()
+	ctx := t.Context()
+	for _, n := range []int{1, maxSingles + 1} { // statements for one, and for many
+		var reqs []store.ClaimRequest
+		var settlements []store.Settlement
+		for i := range n {
+			r := request(fmt.Sprint("key", i))
+			reqs, settlements = append(reqs, r), append(settlements, settlement(&r, store.Succeed, ""))
+		}
+		_, err := st.Claim(ctx, reqs)
+		answer("claim", err)
+		out, err := st.Settle(ctx, settlements)
+		for _, o := range out {
+			err = errors.Join(err, o.Err)
+		}
+		answer("settle", err)
+	}
+	_, err := st.Renew(ctx, []store.Lease{{ID: id("key"), Token: store.NewToken()}}, minute)
+	answer("renew", err)
+	answer("ping", st.Ping(ctx))
+	_, _, err = st.Get(ctx, id("key"))
+	answer("get", err)
+	_, _, err = st.List(ctx, store.ListQuery{Scope: "test"})
+	answer("list", err)
+	_, _, err = st.Purge(ctx, "")
+	answer("purge", err)
+	_, err = st.Stats(ctx, "test")
+	answer("stats", err)
+	_, err = st.Forget(ctx, id("key"), "test")
+	answer("forget", err)
+}

@@ -35,7 +35,10 @@
 //
 // The store needs up to 2 x [store.Limits].Parallel connections for claims and
 // settlements and 2 more for renewals: 6 in all, fewer than the smallest pool
-// that go-redis makes by itself. Give the store a client of its own,
+// that go-redis makes by itself. That is for one guard: each that secondrun.New
+// makes, also on one store, has calls and renewals of its own and needs as many
+// connections again, or its renewals wait behind the others' claims. Guards made
+// by Guard.Sub share those of their parent. Give the store a client of its own,
 // with ContextTimeoutEnabled, so that deadlines count. ReadOnly,
 // RouteByLatency and RouteRandomly have no effect: Redis takes all scripts for
 // writes and the client sends them to masters. Durations over 200 years are

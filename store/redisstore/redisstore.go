@@ -78,7 +78,8 @@ var (
 // records. Errors that configuration must mend wrap [store.ErrPermanent]; what
 // could not be checked goes to [Options.OnWarning].
 //
-// The client's pool needs at least 4 connections (per node); see [Store.Limits].
+// The client's pool needs at least 4 connections (per node) for each guard; see
+// [Store.Limits].
 func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Store, error) {
 	var o Options
 	if opts != nil {
@@ -117,8 +118,10 @@ func New(ctx context.Context, client redis.UniversalClient, opts *Options) (*Sto
 // Limits answers what suits the client's pool: with Parallel claim calls and as
 // many settle calls in flight two connections (per node) remain for renewals,
 // so that these never wait behind them. Parallel is 2 with the default pool
-// size and 1 with a pool of fewer than 6 connections. A client that other
-// code uses too must have a pool that much larger.
+// size and 1 with a pool of fewer than 6 connections. That is the share of one
+// guard made by secondrun.New, with those made of it by Guard.Sub: for each
+// further one, and for other code that uses the client, the pool must be that
+// much larger.
 func (s *Store) Limits() store.Limits { return s.limits }
 
 // Ping answers nil when every master accepts claims. It fails on a replica, on

@@ -54,12 +54,24 @@ CREATE TABLE records (
 // file descriptor drops all locks that the process holds on the file, also
 // those of another Store in this process that has just opened it.
 func createFile(path string) error {
-	if _, err := os.Stat(path); err == nil || !errors.Is(err, fs.ErrNotExist) {
+	info, err := os.Stat(path)
+	switch {
+	case err == nil && info.IsDir():
+		return fmt.Errorf("%s is a directory", path)
+	case err == nil || !errors.Is(err, fs.ErrNotExist):
 		return err
 	}
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".new*")
+	dir := filepath.Dir(path)
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("the directory %s does not exist", dir)
+	}
+	f, err := os.CreateTemp(dir, filepath.Base(path)+".new*")
 	if err != nil {
-		return err
+		var why *fs.PathError // its path is ours, and says nothing
+		if errors.As(err, &why) {
+			err = why.Err
+		}
+		return fmt.Errorf("create %s: %w", path, err)
 	}
 	defer os.Remove(f.Name()) //nolint:errcheck // an empty file that stays does no harm
 	if err := f.Close(); err != nil {

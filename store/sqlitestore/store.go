@@ -71,8 +71,8 @@ const (
 )
 
 // Store is an open file. It implements [store.Store], [store.Pinger],
-// [store.Limiter], [store.Inspector], [store.Purger] and [store.Admin], and is
-// safe for concurrent use.
+// [store.Limiter], [store.Inspector], [store.Counter], [store.Purger] and
+// [store.Admin], and is safe for concurrent use.
 type Store struct {
 	read   *sql.DB
 	write  *sql.DB // one connection
