@@ -3,7 +3,6 @@ package secondrun
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/secondrun/secondrun/keyfn"
@@ -55,7 +54,7 @@ func (h *ResultHandler[M, R]) WithEvolution(e *keyfn.Evolution) *ResultHandler[M
 func (a *Attempt) evolve(m keyfn.Message, fp store.Fingerprint) (err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("key function panicked (%T)", v)
+			err = keyPanic(v)
 		}
 	}()
 	keys, err := a.p.evolution.Keys(m)

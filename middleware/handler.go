@@ -5,7 +5,6 @@ import (
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"hash"
 
@@ -166,7 +165,7 @@ func (p *Processor) Process(ctx context.Context, d Delivery) Decision {
 func (p *Processor) derive(m keyfn.Message) (key string, fp store.Fingerprint, err error) {
 	defer func() {
 		if v := recover(); v != nil {
-			err = fmt.Errorf("key function panicked (%T)", v)
+			err = keyPanic(v)
 		}
 	}()
 	key, err = p.key(m)
@@ -174,9 +173,9 @@ func (p *Processor) derive(m keyfn.Message) (key string, fp store.Fingerprint, e
 	case err != nil:
 		return "", fp, err
 	case key == "":
-		return "", fp, errors.New("key is empty")
+		return "", fp, keyFault("key is empty")
 	case len(key) > store.MaxKey:
-		return "", fp, fmt.Errorf("key has %d bytes, the limit is %d", len(key), store.MaxKey)
+		return "", fp, keyFault(fmt.Sprintf("key has %d bytes, the limit is %d", len(key), store.MaxKey))
 	case p.fingerprint == nil:
 		return key, fp, nil
 	}
@@ -186,6 +185,8 @@ func (p *Processor) derive(m keyfn.Message) (key string, fp store.Fingerprint, e
 	}
 	return key, p.g.fingerprint(p.version, fields), nil
 }
+
+func keyPanic(v any) error { return keyFault(fmt.Sprintf("key function panicked (%T)", v)) }
 
 func (g *Guard) fingerprint(version uint16, fields string) store.Fingerprint {
 	var h hash.Hash = sha256.New()
