@@ -208,3 +208,21 @@ func BenchmarkStall(b *testing.B) {
 	}
 	b.ReportMetric(float64(plain)/float64(time.Millisecond), "floor-worst-ms")
 }
+
+// BenchmarkStats counts a scope of 100,000 records.
+func BenchmarkStats(b *testing.B) {
+	const records = 100_000
+	st, ctx := memstore.New(nil), b.Context()
+	for _, id := range ids(records) {
+		set := store.Settlement{ID: id, Token: store.NewToken(), Kind: store.Succeed, Retention: time.Hour}
+		if _, err := st.Settle(ctx, []store.Settlement{set}); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if got, err := st.Stats(ctx, scope); err != nil || got.Succeeded != records {
+			b.Fatal(got, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*records), "µs/record")
+}

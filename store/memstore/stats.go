@@ -9,8 +9,8 @@ import (
 var _ store.Counter = (*Store)(nil)
 
 // Stats implements [store.Counter]. It looks at every record, one shard after
-// the other, and holds up the claims of a shard meanwhile: 0.2 µs a record. The
-// only error is that of ctx.
+// the other, and holds up the claims of a shard meanwhile: 0.1 µs a
+// record (BenchmarkStats). The only error is that of ctx.
 func (s *Store) Stats(ctx context.Context, scope string) (store.Stats, error) {
 	var out store.Stats
 	scope, _, _ = store.ID{Scope: scope}.Encode()

@@ -281,3 +281,25 @@ func BenchmarkPurge(b *testing.B) {
 	b.ReportMetric(float64(longest.Microseconds())/1000, "longest-step-ms")
 	b.ReportMetric(0, "ns/op")
 }
+
+// BenchmarkStats counts a scope of 100,000 records that are in memory.
+func BenchmarkStats(b *testing.B) {
+	const records = 100_000
+	st := open(b, direct(b), freshTable(b))
+	for i := 0; i < records; i += maxBatch {
+		all := make([]store.Settlement, 0, maxBatch)
+		for j := i; j < min(i+maxBatch, records); j++ {
+			all = append(all, store.Settlement{ID: id(benchKey(j)), Token: store.NewToken(), Kind: store.Succeed, Payload: benchResult, Retention: hour})
+		}
+		if _, err := st.Settle(b.Context(), all); err != nil {
+			b.Fatal(err)
+		}
+	}
+	exec(b, "VACUUM ANALYZE "+st.opts.table())
+	for b.Loop() {
+		if got, err := st.Stats(b.Context(), "test"); err != nil || got.Succeeded != records {
+			b.Fatal(got, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*records), "µs/record")
+}

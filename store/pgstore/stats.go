@@ -19,9 +19,9 @@ WHERE t.scope = $1::text AND t.effect = ''
 GROUP BY 1, 2, 3`
 
 // Stats implements [store.Counter]. It is one statement that reads every record
-// of the scope, by a range scan of the primary key and of the rows: about 0.5 s
-// for a million records that are in memory, more when they must be read.
-// It locks nothing, but a long scan holds back the cleaning up of old row
+// of the scope, by a range scan of the primary key and of the rows: about
+// 0.25 µs for a record that is in memory (BenchmarkStats), more when it must be
+// read. It locks nothing, but a long scan holds back the cleaning up of old row
 // versions. Ask once a minute at most, and from one process.
 func (s *Store) Stats(ctx context.Context, scope string) (out store.Stats, err error) {
 	scope, _, _ = store.ID{Scope: scope}.Encode()

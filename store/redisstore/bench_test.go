@@ -222,3 +222,29 @@ func TestMemory(t *testing.T) {
 	bare := c.MemoryUsage(ctx, "secondrun:{"+r.ID.Scope+":"+r.ID.Key+"}").Val()
 	t.Logf("record without trace %d bytes (%.2f of four fields)", bare, float64(bare)/float64(least))
 }
+
+// BenchmarkStats counts a scope of 100,000 records on a server of its own: keys
+// of others are walked too.
+func BenchmarkStats(b *testing.B) {
+	const records, step = 100_000, 250
+	s := open(b, dial(b, startServer(b).addr), nil)
+	scope := fmt.Sprint("stats", time.Now().UnixNano())
+	for i := 0; i < records; i += step {
+		var all []store.Settlement
+		for j := i; j < i+step; j++ {
+			all = append(all, store.Settlement{
+				ID: store.ID{Scope: scope, Key: fmt.Sprint(j)}, Token: store.NewToken(),
+				Kind: store.Succeed, Payload: result, Retention: time.Hour,
+			})
+		}
+		if _, err := s.Settle(ctx, all); err != nil {
+			b.Fatal(err)
+		}
+	}
+	for b.Loop() {
+		if got, err := s.Stats(ctx, scope); err != nil || got.Succeeded < records {
+			b.Fatal(got, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*records), "µs/record")
+}

@@ -150,3 +150,25 @@ func floorPair(b *testing.B, s *Store, i, n int) {
 	})
 	step(false, func(r *row) { r.rec.State, r.rec.Payload = store.StateSucceeded, benchResult })
 }
+
+// BenchmarkStats counts a scope of 100,000 records that are in the page cache.
+func BenchmarkStats(b *testing.B) {
+	const records = 100_000
+	s := open(b, newPath(b), &Options{Durability: Normal})
+	for i := 0; i < records; i += maxBatch {
+		var all []store.Settlement
+		for _, r := range requests(i, min(maxBatch, records-i)) {
+			all = append(all, store.Settlement{ID: r.ID, Token: r.Token, Kind: store.Succeed, Payload: benchResult, Retention: time.Hour})
+		}
+		if _, err := s.Settle(b.Context(), all); err != nil {
+			b.Fatal(err)
+		}
+	}
+	scope := requests(0, 1)[0].ID.Scope
+	for b.Loop() {
+		if got, err := s.Stats(b.Context(), scope); err != nil || got.Succeeded != records {
+			b.Fatal(got, err)
+		}
+	}
+	b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*records), "µs/record")
+}

@@ -13,7 +13,8 @@ const statsStatement = `SELECT state, failure, expires_at <= ?2 AND NOT (state =
 	FROM records WHERE scope = ?1 AND effect = '' GROUP BY 1, 2, 3`
 
 // Stats implements [store.Counter]. It reads every row of the scope, which
-// keeps no writer waiting: about 1.4 s for a million records in the page cache.
+// keeps no writer waiting: about 0.9 µs a record in the page cache
+// (BenchmarkStats).
 func (s *Store) Stats(ctx context.Context, scope string) (out store.Stats, err error) {
 	if err := s.usable(ctx); err != nil {
 		return out, err
