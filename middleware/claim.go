@@ -42,7 +42,8 @@ func (g *Guard) claimAll(ctx context.Context, as []*Attempt) {
 		a.span = g.tel.startClaim(ctx, &a.d)
 		a.req.Trace = formatTrace(a.span)
 	}
-	asked := inOrder(as)
+	var one [1]asked // the usual case, without a heap allocation
+	asked := inOrder(one[:0], as)
 	reqs := make([]store.ClaimRequest, len(asked))
 	for i, x := range asked {
 		reqs[i] = *x.req
@@ -75,9 +76,8 @@ type asked struct {
 	req  *store.ClaimRequest
 }
 
-// inOrder lists all claims of the attempts as the store wants them.
-func inOrder(as []*Attempt) []asked {
-	all := make([]asked, 0, len(as))
+// inOrder appends all claims of the attempts to all, as the store wants them.
+func inOrder(all []asked, as []*Attempt) []asked {
 	for _, a := range as {
 		all = append(all, asked{a: a, req: &a.req})
 		for _, t := range a.twins {

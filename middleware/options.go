@@ -236,10 +236,10 @@ func (o *Options) check() error {
 			o.Retention, o.FailureRetention, o.Lease))
 	}
 	if o.Mode > Observe {
-		errs = append(errs, fmt.Errorf("Mode must be Enforce or Observe: %d", o.Mode))
+		errs = append(errs, fmt.Errorf("the mode must be Enforce or Observe: %d", o.Mode))
 	}
 	if o.Unclassified > ClassTerminal {
-		errs = append(errs, fmt.Errorf("Unclassified must be ClassTransient or ClassTerminal: %d", o.Unclassified))
+		errs = append(errs, fmt.Errorf("the class of the unclassified must be ClassTransient or ClassTerminal: %d", o.Unclassified))
 	}
 	if o.MaxResult < 0 || o.MaxResult > store.MaxPayload-1024 {
 		errs = append(errs, fmt.Errorf("MaxResult must lie between 0 and %d: %d", store.MaxPayload-1024, o.MaxResult))
