@@ -52,7 +52,8 @@ var (
 )
 
 // Error says why a part found no value. Its text never holds any of the
-// message. A nil *Error is never returned.
+// message, unless Reason is the error of the caller's own function and does. A
+// nil *Error is never returned.
 type Error struct {
 	Builder string // the part, as it is spelled in code: "JSON", "Header"
 	Path    string // where it looked: a path, the name of a header; may be empty
