@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -233,6 +234,7 @@ func TestG15_PurgeBesideEverything(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	removed += purgeAll(t, purger)
+	removed += purgeAll(t, purger) // an effect goes one cycle after its parent's row
 	if rows := query[int](t, "SELECT count(*) FROM "+st.opts.table()); rows != workers*rounds || removed != 2*workers*rounds {
 		t.Errorf("%d rows are left, want %d; %d removed, want twice that", rows, workers*rounds, removed)
 	}
@@ -271,6 +273,56 @@ func purgeAll(t *testing.T, st *Store) int {
 			return n
 		}
 		cursor = next
+	}
+}
+
+// TestRace_RenewalOfWhatIsAbsentByNow pauses a renewal between its snapshot and
+// its clock. Meanwhile another one with the same token shortens the lease, and
+// the record becomes absent: it must stay so.
+func TestRace_RenewalOfWhatIsAbsentByNow(t *testing.T) {
+	opts := freshTable(t)
+	st, slow := open(t, direct(t), opts), open(t, direct(t), opts)
+	lock := time.Now().UnixNano()
+	const clock = "(SELECT clock_timestamp() AS now)"
+	if !strings.Contains(slow.sql.renew, clock) {
+		t.Fatal("the statement does not read the clock where it is to be paused")
+	}
+	slow.sql.renew = strings.Replace(slow.sql.renew, clock,
+		fmt.Sprintf("(SELECT clock_timestamp() AS now FROM pg_advisory_xact_lock(%d))", lock), 1)
+	tx := begin(t)
+	if _, err := tx.Exec(t.Context(), "SELECT pg_advisory_xact_lock($1)", lock); err != nil {
+		t.Fatal(err)
+	}
+	r := request("key")
+	r.Retention = time.Microsecond
+	claim(t, st, r, store.Granted)
+	var out []store.Status
+	var err error
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		out, err = slow.Renew(t.Context(), []store.Lease{{ID: r.ID, Token: r.Token}}, minute)
+	})
+	waiting := `SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted
+		AND (classid::bigint << 32) + objid::bigint = $1`
+	for try := 0; query[int](t, waiting, lock) == 0; try++ {
+		if try == 10_000 {
+			t.Fatal("the renewal does not wait")
+		}
+		time.Sleep(time.Millisecond) // for a real server
+	}
+	renew(t, st, &r, time.Microsecond, store.OK)
+	settle(t, st, settlement(&r, store.Fail, ""), store.Absent)
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	wg.Wait()
+	if err != nil || out[0].Code != store.Locked {
+		t.Errorf("%+v, %v", out, err)
+	}
+	settle(t, st, settlement(&r, store.Fail, ""), store.Absent)
+	renew(t, st, &r, minute, store.Lost)
+	if c := claim(t, st, request("key"), store.Granted); c.Fence != 1 || c.Takeover {
+		t.Errorf("%+v", c)
 	}
 }
 
