@@ -105,7 +105,10 @@ FROM j LEFT JOIN (SELECT * FROM upd UNION ALL SELECT * FROM ins) w
   ON w.scope = j.scope AND w.key = j.key AND w.effect = j.effect`
 
 // renewText extends leases. It waits for nobody: what it does not find claimed
-// by the token, or cannot lock, is not written.
+// by the token, or cannot lock, is not written. The lock is taken on the newest
+// version of the row, which another renewal with the same token may have written
+// since the snapshot. That one may have left less time, so that it is asked once
+// more whether the record is absent by now: others have been told so already.
 const renewText = `
 WITH c AS MATERIALIZED (SELECT clock_timestamp() AS now),
 j AS MATERIALIZED (
@@ -119,6 +122,7 @@ l AS MATERIALIZED (
   SELECT x.*, j.now FROM j CROSS JOIN LATERAL (
     SELECT t.* FROM {table} t
     WHERE t.scope = j.scope AND t.key = j.key AND t.effect = j.effect AND t.token = j.token AND t.state = 1
+      AND (t.effect <> '' OR t.expires_at > j.now OR t.lease_end > j.now)
     LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED) x
   WHERE j.mine AND j.state = 1),
 w AS (
