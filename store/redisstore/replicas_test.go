@@ -3,6 +3,7 @@ package redisstore_test
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -83,14 +84,19 @@ func TestWaitReplicas(t *testing.T) {
 	}
 }
 
+func allGranted(out []store.Claim, err error) bool {
+	return err == nil && !slices.ContainsFunc(out, func(c store.Claim) bool { return c.Verdict != store.Granted })
+}
+
 func waitReplicas(t *testing.T, c redis.UniversalClient, replica *server) {
 	s := open(t, c, &redisstore.Options{WaitReplicas: 1, WaitTimeout: 100 * time.Millisecond})
 	batch := []store.ClaimRequest{request(t), request(t), request(t)}
 	out, err := s.Claim(t.Context(), batch)
-	for _, c := range out {
-		if err != nil || c.Verdict != store.Granted {
-			t.Fatalf("%+v, %v", out, err)
-		}
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !allGranted(out, err); { // a busy machine
+		out, err = s.Claim(t.Context(), batch)
+	}
+	if !allGranted(out, err) {
+		t.Fatalf("%+v, %v", out, err)
 	}
 	replica.freeze(t)
 	r := request(t)
