@@ -72,7 +72,7 @@ func TestMachinePathsAreFound(t *testing.T) {
 			t.Errorf("%q: %q", line, got)
 		}
 	}
-	expect(t, pathProblems("f", []byte("https://example.com/work/1, ./"+"home/x, GET /items/1")), nil)
+	expect(t, pathProblems("f", []byte("https://example.com/jobs/1, ./"+"home/x, GET /items/1")), nil)
 }
 
 // expect compares by substrings, in order.
