@@ -197,7 +197,9 @@ SELECT 1::bigint, 1, true, born, 0::bigint, 0, 0, 0, 0::smallint, false, born, N
 // successor's fence is in a newer version of the row, so that the lock is not
 // taken, or in a row that the snapshot has not, so that nothing is inserted.
 // Locking the parent would do it too, and would make every renewal of the
-// parent a reason for the effect to wait.
+// parent a reason for the effect to wait. It also is what tells whether an effect
+// is held under an earlier owner of the parent: one with the same token, that
+// was displaced and granted again, counts as another.
 const claimText = `
 WITH c AS MATERIALIZED (SELECT clock_timestamp() AS now),
 j AS MATERIALIZED (

@@ -54,6 +54,12 @@ type Config struct {
 	// that was displaced or settled while the call ran: the store decides by
 	// what it read when the call began.
 	StaleParent bool
+	// ParentGrants says that the claim of an effect counts as displaced as soon as
+	// its parent is granted anew, even to the same token. The contract compares
+	// the tokens; that differs only where a parent is displaced and an old claim
+	// of it is then repeated and granted. Whoever was displaced in between would
+	// have lost the effect all the same.
+	ParentGrants bool
 	// LatePurge says that a call may read the clock a while before it decides:
 	// a record that becomes absent in between, and is purged, is absent to it
 	// although it was not yet at the instant that the answer shows.

@@ -18,6 +18,7 @@ type record struct {
 	token, judge, parent store.Token
 
 	fence                     int64
+	parentFence               int64 // of the parent's grant; see Config.ParentGrants
 	starts, failures, crashes int
 	takeover                  bool
 	parkedByOwner             bool
@@ -64,6 +65,19 @@ func (s *state) absent(slot int, t instant) bool {
 		return true
 	}
 	return s[slot].state == 0
+}
+
+// underEarlierGrant decides the claim of an effect as if the effect were claimed
+// under another token than the parent's; see Config.ParentGrants.
+func (s state) underEarlierGrant(slot int, q *store.ClaimRequest, t instant) outcome {
+	r := &s[slot]
+	parent := r.parent
+	r.parent = store.Token{}
+	o := s.claim(slot, q, t)
+	if o.next[slot].parent.IsZero() { // not granted
+		o.next[slot].parent = parent
+	}
+	return o
 }
 
 // claim is the table of Store.Claim, row by row.
@@ -166,6 +180,9 @@ func (s state) grant(slot int, q *store.ClaimRequest, t instant) outcome {
 	}
 	if q.Fingerprint.Version != 0 {
 		r.print = q.Fingerprint
+	}
+	if slot > 0 {
+		r.parentFence = s[0].fence
 	}
 	s[slot] = r
 	o := outcome{claim: r.says(store.Granted), next: s}

@@ -30,6 +30,7 @@ func TestPostgres(t *testing.T) {
 	}
 	cfg := size()
 	cfg.LocksRows, cfg.StaleParent, cfg.ItemErrors, cfg.LatePurge = true, true, true, true
+	cfg.ParentGrants = true // it compares fences
 	lincheck.Run(t, "pgstore", func() store.Store { return lincheck.Spread(clients...) }, cfg)
 }
 

@@ -61,7 +61,7 @@ const maxDrift = time.Millisecond
 func step(s state, o *op, cfg Config) []state {
 	var next []state
 	for i, t := range o.instants(cfg) {
-		for _, out := range o.apply(s, t) {
+		for _, out := range o.apply(s, t, cfg) {
 			if !o.matches(s, out, cfg.Slack) {
 				continue
 			}
@@ -126,7 +126,7 @@ func combine(at int64, leases, absences []int64) []instant {
 }
 
 // apply runs the model.
-func (o *op) apply(s state, t instant) []outcome {
+func (o *op) apply(s state, t instant, cfg Config) []outcome {
 	admin := func(next state, ok bool) []outcome {
 		if ok != o.ok {
 			return nil
@@ -135,7 +135,11 @@ func (o *op) apply(s state, t instant) []outcome {
 	}
 	switch o.kind {
 	case opClaim:
-		return []outcome{s.claim(o.slot, &o.req, t)}
+		outs := []outcome{s.claim(o.slot, &o.req, t)}
+		if cfg.ParentGrants && o.slot > 0 && s[o.slot].parentFence != s[0].fence {
+			outs = append(outs, s.underEarlierGrant(o.slot, &o.req, t))
+		}
+		return outs
 	case opRenew:
 		if o.status.Code == store.Locked {
 			return []outcome{{status: o.status, next: s}}
