@@ -56,9 +56,9 @@ type Config struct {
 	StaleParent bool
 	// ParentGrants says that the claim of an effect counts as displaced as soon as
 	// its parent is granted anew, even to the same token. The contract compares
-	// the tokens; that differs only where a parent is displaced and an old claim
-	// of it is then repeated and granted. Whoever was displaced in between would
-	// have lost the effect all the same.
+	// the tokens; that differs only where a parent is displaced, or released by
+	// force, and an old claim of it is then repeated and granted. Any other claim
+	// of the parent that was granted there would take the effect over as well.
 	ParentGrants bool
 	// LatePurge says that a call may read the clock a while before it decides:
 	// a record that becomes absent in between, and is purged, is absent to it
