@@ -31,6 +31,10 @@ type Delivery struct {
 	// context in the message's headers, as [Telemetry] says. Nothing else of it
 	// is used.
 	Context context.Context
+	// Returned, when set, is called once the handler has returned and before its
+	// outcome is recorded: the adapter can let another one run meanwhile. It is
+	// not called when nothing ran. It must return at once.
+	Returned func()
 	// Err says that the adapter could not look into the message, such as the
 	// error of a [keyfn.View]. It is treated as an error of the key function,
 	// which is not called, and nothing runs, whatever the options say.
@@ -299,8 +303,15 @@ func (a *Attempt) aborted() error {
 // here on.
 func (a *Attempt) returned() {
 	a.mu.Lock()
-	defer a.mu.Unlock()
 	a.settling = true
+	a.mu.Unlock()
+}
+
+// tellReturned tells the adapter that the handler has returned.
+func (a *Attempt) tellReturned() {
+	if a.d.Returned != nil {
+		a.d.Returned()
+	}
 }
 
 func (a *Attempt) lostHold() bool {

@@ -188,6 +188,7 @@ func (a *Attempt) execute(ctx context.Context) {
 	err := errPanic
 	defer func() {
 		a.returned()
+		a.tellReturned()
 		took := time.Since(start)
 		o := a.judge(hctx, err, a.result)
 		g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Class: o.class, Err: err})

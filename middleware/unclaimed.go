@@ -50,6 +50,7 @@ func (a *Attempt) runUnclaimed(ctx context.Context) {
 	start := time.Now()
 	err := errPanic
 	defer func() {
+		a.tellReturned()
 		took := time.Since(start)
 		d, class := a.decideUnclaimed(err, context.Cause(hctx))
 		a.g.emit(rctx, Event{Kind: EventRun, ID: a.id, Duration: took, Class: class, Err: err})

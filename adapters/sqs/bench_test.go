@@ -154,11 +154,13 @@ func (c *Consumer) runWithout(ctx context.Context, handle func()) error {
 		pollers.Go(func() {
 			for n := c.acquire(ctx); n > 0; n = c.acquire(ctx) {
 				msgs, _ := c.receive(ctx, n)
-				c.release(n - len(msgs))
-				for _, it := range c.c.take(msgs, time.Now()) {
+				release(c.slots, n-len(msgs))
+				release(c.room, n-len(msgs))
+				for _, it := range c.c.take(msgs, time.Now(), func() { release(c.slots, 1) }) {
 					held.Go(func() {
-						defer c.release(1)
+						defer release(c.room, 1)
 						handle()
+						it.free() // as with the middleware
 						c.c.remove(context.Background(), it, Event{Kind: EventDeleted})
 					})
 				}

@@ -19,7 +19,8 @@ import (
 // Consumer receives from one queue and runs a handler. It is started once.
 type Consumer struct {
 	c     *core
-	slots chan struct{} // a token for every message held
+	slots chan struct{} // a token for every message whose handler has not returned
+	room  chan struct{} // a token for every message that is not settled
 	held  sync.WaitGroup
 	began atomic.Bool
 }
@@ -35,7 +36,11 @@ func NewConsumer(client Client, queueURL string, h secondrun.Wrapped, opt *Optio
 		c.opt.Visibility = defaultVisibility
 	}
 	c.arm()
-	return &Consumer{c: c, slots: make(chan struct{}, c.opt.Concurrency)}, nil
+	return &Consumer{
+		c:     c,
+		slots: make(chan struct{}, c.opt.Concurrency),
+		room:  make(chan struct{}, 2*c.opt.Concurrency),
+	}, nil
 }
 
 // Run receives until ctx ends. Then it stops receiving, gives back what has not
@@ -112,7 +117,8 @@ func (c *Consumer) poll(ctx, work context.Context) {
 		asked := time.Now()
 		msgs, err := c.receive(ctx, n)
 		received := time.Now()
-		c.release(n - len(msgs))
+		release(c.slots, n-len(msgs))
+		release(c.room, n-len(msgs))
 		if ctx.Err() != nil && err != nil {
 			return
 		}
@@ -130,38 +136,56 @@ func (c *Consumer) poll(ctx, work context.Context) {
 		c.c.tel.received(ctx, asked, msgs, nil)
 		c.c.emit(ctx, Event{Kind: EventReceived, Count: len(msgs)})
 		c.held.Add(len(msgs))
-		c.c.process(work, c.c.take(msgs, received), ctx.Done(), func() {
-			c.release(1)
+		items := c.c.take(msgs, received, func() { release(c.slots, 1) })
+		c.c.process(work, items, ctx.Done(), func() {
+			release(c.room, 1)
 			c.held.Done()
 		})
 	}
 }
 
-// acquire takes at least one slot, and up to a batch of them. It returns 0 when
-// ctx has ended.
+// acquire takes at least one slot, and up to a batch of them, with the room for
+// as many messages. A handler that has returned gives up its slot while its
+// outcome is recorded, so there is room for twice as many: what piles up behind
+// a slow store or queue is bounded. It returns 0 when ctx has ended.
 func (c *Consumer) acquire(ctx context.Context) int {
-	select {
-	case c.slots <- struct{}{}:
-	case <-ctx.Done():
-		return 0
+	for i, tokens := range []chan struct{}{c.room, c.slots} {
+		select {
+		case tokens <- struct{}{}:
+		case <-ctx.Done():
+			release(c.room, i)
+			return 0
+		}
 	}
 	if ctx.Err() != nil {
-		c.release(1)
+		release(c.room, 1)
+		release(c.slots, 1)
 		return 0
 	}
 	for n := 1; n < maxBatch; n++ {
-		select {
-		case c.slots <- struct{}{}:
-		default:
+		if !try(c.room) {
+			return n
+		}
+		if !try(c.slots) {
+			release(c.room, 1)
 			return n
 		}
 	}
 	return maxBatch
 }
 
-func (c *Consumer) release(n int) {
+func try(tokens chan struct{}) bool {
+	select {
+	case tokens <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
+
+func release(tokens chan struct{}, n int) {
 	for range n {
-		<-c.slots
+		<-tokens
 	}
 }
 
@@ -249,7 +273,7 @@ func (h *Handler) Handle(ctx context.Context, received ...types.Message) error {
 	for i, raw := range received {
 		msgs[i] = NewMessage(h.c.url, raw)
 	}
-	items := h.c.take(msgs, time.Now())
+	items := h.c.take(msgs, time.Now(), func() {})
 	h.c.handleAll(ctx, items)
 	var errs []error
 	for _, it := range items {

@@ -104,11 +104,12 @@ func (c *core) extend(ctx context.Context, holds []*secondrun.Hold) []error {
 	return errs
 }
 
-// take holds what was received, from the receive on.
-func (c *core) take(msgs []*Message, received time.Time) []*item {
+// take holds what was received, from the receive on. freed is called for every
+// item once its handler has returned, or when it is settled without one.
+func (c *core) take(msgs []*Message, received time.Time, freed func()) []*item {
 	items := make([]*item, len(msgs))
 	for i, m := range msgs {
-		it := &item{Message: m, receipt: m.handle(), received: received}
+		it := &item{Message: m, receipt: m.handle(), received: received, free: sync.OnceFunc(freed)}
 		it.hold = c.holds.Add(it, received.Add(c.opt.Visibility), func(cause error) { c.lost(it, cause) })
 		it.hold.Limit(received.Add(maxVisibility-endBefore), nil)
 		it.limit = time.AfterFunc(time.Until(received)+maxVisibility-cancelBefore, func() { c.lost(it, ErrVisibilityLimit) })
@@ -138,7 +139,7 @@ func (c *core) tell(a *secondrun.Attempt, cause error) {
 func (c *core) claim(ctx context.Context, items []*item) {
 	ds := make([]secondrun.Delivery, len(items))
 	for i, it := range items {
-		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Context: c.tel.begin(context.Background(), it.Message)}
+		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Returned: it.free, Context: c.tel.begin(context.Background(), it.Message)}
 	}
 	for i, a := range c.p.Claim(ctx, ds) {
 		if cause := items[i].claimed(a); cause != nil {
@@ -219,7 +220,8 @@ func (c *core) serial(ctx context.Context, lane []*item, stop <-chan struct{}, d
 	next := 0
 	defer func() { // also after a panic that goes on, or a runtime.Goexit
 		c.settleRest(lane[next:])
-		for range lane {
+		for _, it := range lane {
+			it.free()
 			done()
 		}
 	}()

@@ -14,6 +14,7 @@ type item struct {
 	receipt  string // its handle, which does not change
 	received time.Time
 	hold     *secondrun.Hold
+	free     func()      // gives its slot to another message; it can be called again
 	limit    *time.Timer // cancels the handler before the 12 hours end
 	unseen   error       // why Options.View could not look into it
 	settled  bool        // nothing is left to tell the queue

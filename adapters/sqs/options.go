@@ -17,9 +17,9 @@ type Options struct {
 	// The zero value leaves it to the queue's redrive policy, and a queue
 	// without one is refused: choose To, Redrive or Discard.
 	DeadLetter DeadLetter
-	// Concurrency is the number of messages held at a time, each with a
-	// handler running. Zero means 10. The consumer receives only as many
-	// messages as have a free handler.
+	// Concurrency is the number of handlers that run at a time. Zero means 10. A
+	// message is received only when a handler is free for it. While outcomes are
+	// recorded, up to twice as many messages are held.
 	Concurrency int
 	// Pollers is the number of receives at a time. Zero means 1 for every 20
 	// of Concurrency, rounded up.
