@@ -13,6 +13,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/sqs"
 	"github.com/aws/aws-sdk-go-v2/service/sqs/types"
+	"github.com/redis/go-redis/v9"
 
 	"github.com/secondrun/secondrun/adapters/sqs/sqstest"
 	"github.com/secondrun/secondrun/internal/testenv"
@@ -21,6 +22,7 @@ import (
 	"github.com/secondrun/secondrun/store"
 	"github.com/secondrun/secondrun/store/memstore"
 	"github.com/secondrun/secondrun/store/pgstore"
+	"github.com/secondrun/secondrun/store/redisstore"
 )
 
 // BenchmarkConsumer sends b.N messages through the consumer, and as many
@@ -40,6 +42,15 @@ func BenchmarkConsumer(b *testing.B) {
 				tb.Fatal(err)
 			}
 			tb.Cleanup(st.Close)
+			return st
+		})
+		benchStore(b, took, "redis", func(tb testing.TB) store.Store {
+			client := redis.NewClient(&redis.Options{Addr: testenv.Get(tb, testenv.RedisVar), ContextTimeoutEnabled: true})
+			tb.Cleanup(func() { _ = client.Close() })
+			st, err := redisstore.New(tb.Context(), client, nil)
+			if err != nil {
+				tb.Fatal(err)
+			}
 			return st
 		})
 	}
