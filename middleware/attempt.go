@@ -147,10 +147,7 @@ func (p *Processor) attempt(ctx context.Context, d Delivery) *Attempt {
 		return a
 	}
 	if p.evolution == nil {
-		a.id = store.ID{Scope: p.g.scope, Key: key}
-		if p.g.opt.HashKeys {
-			a.id = a.id.Hashed()
-		}
+		a.id = p.g.identify(p.g.scope, key)
 		a.req = p.g.request(a.id, d, fp)
 	}
 	if runFrom(ctx) != nil && slices.ContainsFunc(a.ids(), func(id store.ID) bool { return reentrant(ctx, id) }) {

@@ -9,6 +9,15 @@ import (
 	"github.com/secondrun/secondrun/store"
 )
 
+// identify makes the ID of a key in a whole scope.
+func (g *Guard) identify(scope, key string) store.ID {
+	id := store.ID{Scope: scope, Key: key}
+	if g.opt.HashKeys {
+		id = id.Hashed()
+	}
+	return id
+}
+
 func (g *Guard) request(id store.ID, d Delivery, fp store.Fingerprint) store.ClaimRequest {
 	delivery, lease := d.ID, g.opt.Lease
 	if len(delivery) > store.MaxText {
@@ -104,13 +113,11 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 		return
 	}
 	a.lease = store.Lease{ID: a.id, Token: a.req.Token}
-	until := a.sent.Add(a.claim.Remaining - min(a.g.leases.margin, max(a.claim.Remaining/10, 0)))
-	beat := a.g.beats.add(a.g.leases, &a.lease, until, a.leaseLost)
-	a.g.beats.limit(beat, a.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
-	if !a.d.Until.IsZero() {
-		a.g.beats.limit(beat, a.d.Until.Add(-a.g.opt.Lease), nil) // a later renewal would reach beyond it
+	beat := a.renew(&a.lease, a.claim.Remaining, a.sent)
+	for _, t := range a.twins {
+		t.lease = store.Lease{ID: t.id, Token: t.req.Token}
+		t.beat = a.renew(&t.lease, t.claim.Remaining, t.sent)
 	}
-	a.holdTwins()
 	a.mu.Lock()
 	a.beat = beat
 	a.mu.Unlock()
@@ -121,6 +128,18 @@ func (a *Attempt) claimed(ctx context.Context, err error) {
 		a.beat = nil
 		a.bar(Decision{Action: Retry, Err: ErrShutdown, ID: a.id})
 	}
+}
+
+// renew starts to renew a lease that was granted for so long to a claim that was
+// sent then.
+func (a *Attempt) renew(l *store.Lease, granted time.Duration, sent time.Time) *beat {
+	until := sent.Add(granted - min(a.g.leases.margin, max(granted/10, 0)))
+	b := a.g.beats.add(a.g.leases, l, until, a.leaseLost)
+	a.g.beats.limit(b, sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
+	if !a.d.Until.IsZero() {
+		a.g.beats.limit(b, a.d.Until.Add(-a.g.opt.Lease), nil) // a later renewal would reach beyond it
+	}
+	return b
 }
 
 // claimFailed decides about a claim that has no answer.
@@ -295,10 +314,14 @@ func (e *engine) giveBackUnknown(q store.ClaimRequest, err, first error) {
 
 func (e *engine) release(q store.ClaimRequest) {
 	e.tel.released(releasedUnknown)
-	s := store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Release, Retention: q.Retention}
+	e.settleOnce(store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Release, Retention: q.Retention})
+}
+
+// settleOnce is a settlement that need not succeed: the lease ends anyway.
+func (e *engine) settleOnce(s store.Settlement) {
 	ctx, cancel := context.WithTimeout(context.Background(), e.settles.timeout)
 	defer cancel()
-	_, _ = e.settles.do(ctx, []store.Settlement{s}, false) // best effort: the lease ends anyway
+	_, _ = e.settles.do(ctx, []store.Settlement{s}, false)
 }
 
 // giveBack releases a claim whose handler has not run.
@@ -311,12 +334,10 @@ func (a *Attempt) giveBack(after time.Duration) {
 		ID: a.id, Token: a.req.Token, Kind: store.Release,
 		NotBefore: after, Retention: a.g.opt.keepFor(after),
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), a.g.opt.CallTimeout)
-	defer cancel()
-	_, _ = a.g.settles.do(ctx, []store.Settlement{s}, false) // best effort: the lease ends anyway
+	a.g.settleOnce(s)
 	for _, t := range a.twins {
 		s.ID, s.Token = t.id, t.req.Token
-		_, _ = a.g.settles.do(ctx, []store.Settlement{s}, false)
+		a.g.settleOnce(s)
 	}
 }
 

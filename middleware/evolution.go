@@ -61,10 +61,10 @@ func (a *Attempt) evolve(m keyfn.Message, fp store.Fingerprint) (err error) {
 	if err != nil {
 		return err
 	}
-	a.id = a.g.identify(keys.Current.Scope, keys.Current.Text)
+	a.id = a.g.identify(keys.Current.Scope+a.g.segments, keys.Current.Text)
 	a.req = a.g.request(a.id, a.d, fp)
 	for _, k := range keys.Claim {
-		id := a.g.identify(k.Scope, k.Text)
+		id := a.g.identify(k.Scope+a.g.segments, k.Text)
 		if id == a.id {
 			continue
 		}
@@ -72,15 +72,6 @@ func (a *Attempt) evolve(m keyfn.Message, fp store.Fingerprint) (err error) {
 		a.twins = append(a.twins, t)
 	}
 	return nil
-}
-
-// identify makes an ID in another scope than the guard's own.
-func (g *Guard) identify(scope, key string) store.ID {
-	id := store.ID{Scope: scope + g.segments, Key: key}
-	if g.opt.HashKeys {
-		id = id.Hashed()
-	}
-	return id
 }
 
 // ids are all IDs that the attempt claims.
@@ -151,12 +142,10 @@ func rank(c *store.Claim, err error) int {
 }
 
 // adopt records a success that was found under another key, so that it is not
-// forgotten when that key's format is given up.
+// forgotten when that key's format is given up. If it fails, the next delivery
+// does it.
 func (g *Guard) adopt(q store.ClaimRequest, payload []byte) {
-	s := store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Succeed, Payload: payload, Retention: g.opt.Retention}
-	ctx, cancel := context.WithTimeout(context.Background(), g.settles.timeout)
-	defer cancel()
-	_, _ = g.settles.do(ctx, []store.Settlement{s}, false) // best effort: the next delivery does it
+	g.settleOnce(store.Settlement{ID: q.ID, Token: q.Token, Kind: store.Succeed, Payload: payload, Retention: g.opt.Retention})
 }
 
 // giveBackClaim releases a claim that the attempt does without. One over which
@@ -166,19 +155,6 @@ func (g *Guard) giveBackClaim(q store.ClaimRequest, takeover bool) {
 		return
 	}
 	g.release(q)
-}
-
-// holdTwins renews the twins' leases beside the attempt's own.
-func (a *Attempt) holdTwins() {
-	for _, t := range a.twins {
-		t.lease = store.Lease{ID: t.id, Token: t.req.Token}
-		until := t.sent.Add(t.claim.Remaining - min(a.g.leases.margin, max(t.claim.Remaining/10, 0)))
-		t.beat = a.g.beats.add(a.g.leases, &t.lease, until, a.leaseLost)
-		a.g.beats.limit(t.beat, t.sent.Add(a.g.opt.MaxRuntime), ErrMaxRuntime)
-		if !a.d.Until.IsZero() {
-			a.g.beats.limit(t.beat, a.d.Until.Add(-a.g.opt.Lease), nil)
-		}
-	}
 }
 
 func (a *Attempt) dropTwins() {

@@ -29,8 +29,8 @@ type beatGroup struct {
 	margin  time.Duration // safety subtracted from a confirmed end
 	max     int           // items of one call
 	timeout time.Duration // of one call
-	// extend asks to extend all of them. It answers each: nil extended, an
-	// errGone hold lost for good, any other error try again.
+	// extend asks to extend all of them. It answers each: nil extended, a gone
+	// error lost for good, any other error try again.
 	extend func(ctx context.Context, beats []*beat) []error
 	cause  error // with which a lost hold cancels
 	// failed, if there is one, is told of every extension to be tried again.

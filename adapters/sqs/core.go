@@ -139,7 +139,7 @@ func (c *core) tell(a *secondrun.Attempt, cause error) {
 func (c *core) claim(ctx context.Context, items []*item) {
 	ds := make([]secondrun.Delivery, len(items))
 	for i, it := range items {
-		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Returned: it.free, Context: c.tel.begin(context.Background(), it.Message)}
+		ds[i] = secondrun.Delivery{Message: it.Message, ID: it.id(), Err: it.unseen, Returned: func() { c.returned(it) }, Context: c.tel.begin(context.Background(), it.Message)}
 	}
 	for i, a := range c.p.Claim(ctx, ds) {
 		if cause := items[i].claimed(a); cause != nil {
@@ -248,10 +248,15 @@ func (c *core) run(ctx context.Context, it *item) {
 			}
 		}()
 	}
-	start := time.Now()
-	if d := it.attempt.Run(ctx); d.Ran {
-		c.ran(ctx, time.Since(start))
-	}
+	it.started = time.Now()
+	it.attempt.Run(ctx)
+}
+
+// returned notes that the handler has returned: its slot is free while its
+// outcome is recorded, and its duration is known.
+func (c *core) returned(it *item) {
+	it.free()
+	c.ran(context.Background(), time.Since(it.started))
 }
 
 // finished reports whether a lane may go on behind a message, once it is

@@ -18,6 +18,7 @@ type item struct {
 	limit    *time.Timer // cancels the handler before the 12 hours end
 	unseen   error       // why Options.View could not look into it
 	settled  bool        // nothing is left to tell the queue
+	started  time.Time   // when it began to run
 
 	mu      sync.Mutex
 	attempt *secondrun.Attempt // nil until it is claimed; written under mu, by whoever runs the item
