@@ -33,6 +33,7 @@ func waitUntil(t *testing.T, ok func() bool) {
 }
 
 func TestH13_GoroutineThatStaysIsReported(t *testing.T) {
+	waitUntil(t, func() bool { return len(leaked(nil)) == 0 }) // the end of the tests before this one
 	stop := make(chan struct{})
 	go leak(stop)
 	left := wait(nil, 0)
